@@ -152,3 +152,11 @@ def read_offsets(home: str, file: str, problems: list[LogdexError], env: Env) ->
     except LogdexError as error:  # raised too if the path is not a file
         problems.append(error)
         return {}
+
+
+def require_partition(path: str, env: Env) -> None:
+    """Raises `NotAStoreError` unless a directory is a partition by its name, or holds segments."""
+    if parse_partition_dir(posixpath.basename(env.real_path(path))) is not None:
+        return
+    if not env.is_dir(path) or not offsets_of(env.list_dir(path), LOG_SUFFIX):
+        raise NotAStoreError("is no partition", path=path, hint="give the directory of one, such as events-0")

@@ -40,6 +40,8 @@ class LogCore:
         self.segments = loaded.segments
         self.open_files = loaded.open_files
         self.producers = loaded.producers
+        self.in_transaction: dict[int, object] = {}
+        """The transactions that have begun and not ended, by producer."""
         self.epochs: LeaderEpochs = loaded.epochs
         self.report = loaded.report
         self.log_start_offset = loaded.log_start_offset

@@ -184,8 +184,8 @@ class Log(ReadableLog):
 
     def transaction(self, producer_id: int, producer_epoch: int = 0) -> Transaction:
         """A transaction of one producer on this partition, for ``with``: commits at the end, aborts
-        on an error."""
-        return Transaction(self, producer_id, producer_epoch)
+        on an error. A producer has one transaction at a time."""
+        return Transaction(self, producer_id, producer_epoch, self._core.in_transaction)
 
     # -- what goes --------------------------------------------------------------------------------
     def delete_records(self, before: int) -> int:

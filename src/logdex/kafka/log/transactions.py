@@ -12,6 +12,7 @@ from typing import Protocol
 from logdex.errors import UsageError
 from logdex.kafka.batch.record import Compression, Record
 from logdex.kafka.log.append import AppendInfo
+from logdex.kafka.state.producer_state import ProducerState
 from logdex.primitives.shown import repr_of
 
 
@@ -25,6 +26,9 @@ class TransactionalLog(Protocol):
     def append_end_marker(self, producer_id: int, producer_epoch: int, *, commit: bool) -> AppendInfo:
         """Appends the marker that ends a transaction."""
 
+    def producer(self, producer_id: int) -> ProducerState | None:
+        """A copy of the state of a producer, or None."""
+
 
 class Transaction:
     """The result of `Log.transaction`: append with it, then `commit` or `abort`, or leave that to
@@ -32,17 +36,23 @@ class Transaction:
 
     Records are written at once, and read_uncommitted readers see them; read_committed readers see
     them after `commit`. For one thread. A transaction without records writes nothing.
+
+    A producer has one transaction at a time: the first `append` of another raises `UsageError`. One
+    that a killed process has left open is aborted then, as a broker does when a producer begins.
+    `in_transaction` holds the transactions of a log that have begun so, by producer.
     """
 
-    def __init__(self, log: TransactionalLog, producer_id: int, producer_epoch: int) -> None:
+    def __init__(
+        self, log: TransactionalLog, producer_id: int, producer_epoch: int, in_transaction: dict[int, object]
+    ) -> None:
         if producer_id < 0 or producer_epoch < 0:
             raise UsageError(
                 f"producer {producer_id} with epoch {producer_epoch} is invalid", hint="use 0 or more for both"
             )
-        self._log = log
+        self._log, self._in_transaction = log, in_transaction
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
-        self._has_records = False
+        self._is_begun = self._has_records = False
         self._is_over = False
 
     def __repr__(self) -> str:
@@ -60,6 +70,8 @@ class Transaction:
     ) -> AppendInfo:
         """`Log.append` as part of the transaction."""
         self._require_open()
+        if not self._is_begun:
+            self._begin()
         info = self._log.append(
             records,
             compression=compression,
@@ -72,6 +84,16 @@ class Transaction:
         self._has_records = True
         return info
 
+    def _begin(self) -> None:
+        if self._in_transaction.setdefault(self.producer_id, self) is not self:
+            raise UsageError(
+                f"producer {self.producer_id} is in a transaction", hint="end that one, or use another producer id"
+            )
+        self._is_begun = True
+        left = self._log.producer(self.producer_id)
+        if left is not None and left.current_txn_first_offset >= 0:
+            self._log.append_end_marker(self.producer_id, left.producer_epoch, commit=False)
+
     def commit(self) -> AppendInfo | None:
         """Commits the transaction. Returns the append of the marker, or None without records."""
         return self._end(commit=True)
@@ -83,6 +105,8 @@ class Transaction:
     def _end(self, *, commit: bool) -> AppendInfo | None:
         self._require_open()
         self._is_over = True
+        if self._is_begun:
+            del self._in_transaction[self.producer_id]
         if not self._has_records:
             return None
         return self._log.append_end_marker(self.producer_id, self.producer_epoch, commit=commit)

@@ -9,12 +9,14 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from logdex.errors import LogClosedError, UsageError
+from logdex.errors import LogClosedError, OffsetOutOfRangeError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.batch.record import Record
+from logdex.kafka.directory.partition_files import require_partition
 from logdex.kafka.read.follow.follower import LogFollower
 from logdex.kafka.read.log_read import READ_UNCOMMITTED
 from logdex.kafka.readers.positions import checked_name, read_position, reader_lock, write_position
+from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 
 _PAUSE_S = 0.01
 
@@ -47,6 +49,7 @@ class LogReader:
         self._resources = ExitStack()
         if not env.is_dir(self.path):
             raise UsageError(f"{self.path} is no directory of a partition", hint="give TOPIC-N")
+        require_partition(self.path, env)
         with ExitStack() as stack:
             stack.enter_context(reader_lock(self.path, name, env=env))
             self._committed = read_position(self.path, name, env=env)
@@ -54,6 +57,7 @@ class LogReader:
             self._isolation = isolation
             self._follower = LogFollower(self.path, offset, isolation=isolation, env=env)
             self._position = offset
+            self._beyond = self._end_before(offset)
             self._resources = stack.pop_all()
         self._closed = False
 
@@ -72,7 +76,9 @@ class LogReader:
 
     def poll(self, max_records: int = 500, timeout: float = 0.0) -> list[Record]:
         """Returns the next records, at most `max_records`, control records left out. Waits up to
-        `timeout` seconds if there are none. Raises what `LogFollower.poll` raises."""
+        `timeout` seconds if there are none. Raises what `LogFollower.poll` raises, and
+        `OffsetOutOfRangeError` if the log was truncated before the committed offset: `seek` goes on
+        elsewhere."""
         if max_records < 1:
             raise UsageError(f"max_records must be 1 or more, got {max_records}")
         until = time.monotonic() + timeout
@@ -84,8 +90,20 @@ class LogReader:
                 return found
             time.sleep(min(left, _PAUSE_S))
 
+    def _end_before(self, offset: int) -> OffsetOutOfRangeError | None:
+        """The error for an offset behind the log's end; None for one up to it."""
+        if not offset:
+            return None
+        with PartitionSnapshot(self.path, env=self._env) as snapshot:
+            start, end = snapshot.log_start_offset, snapshot.log_end_offset
+        if offset <= end:
+            return None
+        return OffsetOutOfRangeError(offset, path=self.path, log_start_offset=start, log_end_offset=end)
+
     def _take(self, count: int) -> list[Record]:
         self._require_open()
+        if self._beyond is not None:
+            raise self._beyond
         if not self._waiting:
             self._waiting.extend(self._follower.poll())
         found: list[Record] = []
@@ -110,9 +128,13 @@ class LogReader:
                 self._committed = self._position
 
     def seek(self, offset: int) -> None:
-        """Goes on at an offset. A commit then commits that."""
+        """Goes on at an offset. A commit then commits that. Raises `OffsetOutOfRangeError` for one
+        behind the log's end."""
         with self._guard:
             self._require_open()
+            if (beyond := self._end_before(offset)) is not None:
+                raise beyond
+            self._beyond = None
             follower = LogFollower(self.path, offset, isolation=self._isolation, env=self._env)
             self._follower.close()
             self._follower, self._position = follower, offset

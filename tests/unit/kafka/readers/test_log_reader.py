@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from logdex.errors import CorruptError, LogClosedError, LogInUseError, UsageError
+from logdex.errors import CorruptError, LogClosedError, LogInUseError, NotAStoreError, OffsetOutOfRangeError, UsageError
 from logdex.io.env import DEFAULT_ENV
 from logdex.kafka.batch.record import Record
 from logdex.kafka.log.log import Log
+from logdex.kafka.read.follow.follower import LogFollower
 from logdex.kafka.readers.log_reader import LogReader
 from logdex.kafka.readers.positions import read_position, reader_names
 from logdex.kafka.verify import verify
@@ -116,7 +117,7 @@ def test_a_damaged_position_is_named(tmp_path: Path) -> None:
 
 
 def test_a_kill_at_each_call_of_a_commit(tmp_path: Path) -> None:
-    for at in range(1, 60):
+    for at in range(1, 120):
         path = tmp_path / str(at)
         with a_log(path, 10) as log:
             with log.reader("r") as reader:
@@ -137,3 +138,33 @@ def test_a_kill_at_each_call_of_a_commit(tmp_path: Path) -> None:
                 return
     assert DEFAULT_ENV.is_dir(str(tmp_path))
     raise AssertionError("a commit makes more calls than expected")
+
+
+def test_a_position_behind_a_truncated_log_is_told_and_skips_nothing(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "events-0") as log:
+        for number in range(10):
+            log.append(Record(value=b"old %d" % number))
+        with log.reader("b") as reader:
+            assert len(reader.poll(100)) == 10
+            reader.commit()
+            with pytest.raises(OffsetOutOfRangeError):
+                reader.seek(11)
+            assert reader.poll() == []
+        log.truncate_to(4)
+        with log.reader("b") as reader:
+            for number in range(4, 15):
+                log.append(Record(value=b"new %d" % number))
+            for _ in range(2):
+                with pytest.raises(OffsetOutOfRangeError, match="offset 10 is not in 0 to 4"):
+                    reader.poll()
+            reader.seek(4)
+            assert [record.value for record in reader.poll(100)] == [b"new %d" % number for number in range(4, 15)]
+
+
+def test_what_is_no_partition_is_refused(tmp_path: Path) -> None:
+    for name in ("store", "logs"):
+        (tmp_path / name / "commitlog").mkdir(parents=True)
+        for make in (lambda path: LogReader(path, "b"), LogFollower):
+            with pytest.raises(NotAStoreError, match="is no partition"):
+                make(tmp_path / name)
+        assert sorted(each.name for each in (tmp_path / name).iterdir()) == ["commitlog"]

@@ -18,7 +18,7 @@ from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
 from logdex.kafka.batch.record import Record
 from logdex.kafka.batch.record_batch import RecordBatch
-from logdex.kafka.directory.partition_files import open_segments
+from logdex.kafka.directory.partition_files import open_segments, require_partition
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
 from logdex.kafka.read.follow.committed_only import CommittedOnly
 from logdex.kafka.read.follow.followed_log import FollowedLog
@@ -59,6 +59,7 @@ class LogFollower:
         if offset < 0:
             raise UsageError(f"offset is {offset}", hint="use 0 or more")
         self.path = path = os.fspath(path)
+        require_partition(path, env)
         self.offset = offset
         """The next offset to read. It skips offsets that retention or compaction has removed."""
         self.poll_interval_s = poll_interval_s

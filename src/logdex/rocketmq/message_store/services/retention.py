@@ -13,6 +13,7 @@ import posixpath
 import threading
 from dataclasses import dataclass
 
+from logdex.errors import UsageError
 from logdex.rocketmq.files.offset_files import OffsetFile
 from logdex.rocketmq.index_file.index_file import IndexFile
 from logdex.rocketmq.index_file.index_paths import list_index_files
@@ -43,6 +44,9 @@ class RetentionService:
 
     def delete_expired(self, hours: float | None, disk_ratio: float | None, now_ms: int) -> ExpiredFiles:
         """See `MessageStore.delete_expired`."""
+        for name, value in (("hours", hours), ("disk_ratio", disk_ratio)):
+            if value is not None and (not isinstance(value, int | float) or not value >= 0):
+                raise UsageError(f"{name} is {value!r}", hint="use a number from 0 on, or None for no limit")
         core, dispatch = self._core, self._dispatch
         with self.lock:
             core.require_usable()

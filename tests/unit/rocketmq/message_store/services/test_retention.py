@@ -8,11 +8,12 @@ import os
 import shutil
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import logdex
-from logdex.errors import LogClosedError, MissingFileError, StorageError, StoreError
+from logdex.errors import LogClosedError, MissingFileError, StorageError, StoreError, UsageError
 from logdex.io.env import Env
 from logdex.rocketmq import Message, MessageStore
 from logdex.rocketmq.message_store.services.retention import ExpiredFiles
@@ -120,6 +121,16 @@ def test_old_files_are_removed(tmp_path: Path) -> None:
         fill(store, 10, 120)
         check_whole(store, 130)
     require_sound(root)
+
+
+@pytest.mark.parametrize("limits", [{"hours": -1}, {"hours": "72"}, {"disk_ratio": -0.1}, {"hours": float("nan")}])
+def test_limits_that_are_none(limits: dict[str, Any], tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        fill(store, 60)
+        make_old(tmp_path / "store", 2)
+        with pytest.raises(UsageError, match="use a number from 0 on"):
+            store.delete_expired(**limits)
+        assert store.min_phy_offset == 0
 
 
 def test_the_newest_file_stays(tmp_path: Path) -> None:
