@@ -19,6 +19,7 @@ from logdex import limits
 from logdex.convert.new_directory import new_directory
 from logdex.convert.partition_writer import PartitionWriter
 from logdex.convert.report import ConvertReport
+from logdex.convert.sources.kafka import open_transaction
 from logdex.io.atomic_file import write_atomically
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
@@ -92,6 +93,7 @@ def filter_logs(
         f"{counted(number, 'record of', 'records of')} {topic} left out, because offsets are named there"
         for topic, number in left_out.items()
     ]
+    report.notes += filter(None, (open_transaction(partition, scan.wanted) for partition in scan.partitions))
     if moved:
         report.notes.append(f"offsets were moved up where they do not rise: {', '.join(moved)}")
     report.losses += [problem.message for problem in scan.problems]

@@ -109,6 +109,8 @@ class LogDirSource:
         wanted = self.wanted
         end = partition.last_stable_offset if wanted.isolation == READ_COMMITTED else partition.log_end_offset
         plan.positions[partition.name] = end
+        if (open_since := open_transaction(partition, wanted)) is not None:
+            plan.notes.append(open_since)
         last, log_end = partition.segments[-1] if partition.segments else None, partition.log_end
         if last is not None and log_end is not None and log_end.kind is EndKind.TORN:
             plan.notes.append(SegmentEnd(last, log_end, is_last=True).description)
@@ -127,6 +129,15 @@ class LogDirSource:
         for split in found.splits:
             is_last = split.base_offset == last.base_offset
             plan.parts.append(LogPart(split, min(split.end, position) if is_last else split.end))
+
+
+def open_transaction(partition: PartitionSnapshot, wanted: ReadFilter) -> str | None:
+    """What a reader of committed records leaves out at the end of a partition, in words."""
+    end = partition.last_stable_offset if wanted.isolation == READ_COMMITTED else partition.log_end_offset
+    if end >= partition.log_end_offset:
+        return None
+    told = f"offsets {end} to {partition.log_end_offset} are not read: a transaction is open since then"
+    return f"{partition.path}: {told} (read_uncommitted reads them)"
 
 
 def _all_partitions(snapshot: KafkaSnapshot) -> Iterator[PartitionSnapshot]:
