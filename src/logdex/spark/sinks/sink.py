@@ -9,6 +9,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from logdex.errors import NotAStoreError
+from logdex.formats import detect
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.spark.sinks.commit import Destination
 from logdex.spark.sources.options import Options
@@ -31,9 +33,16 @@ class Sink(Protocol):
         """Opens the logs, with their lock. Raises `LogInUseError` if another has it."""
 
 
-def directory_of(options: Options, env: Env = DEFAULT_ENV) -> str:
-    """Returns the one directory that the options name."""
+def directory_of(options: Options, format_name: str, env: Env = DEFAULT_ENV) -> str:
+    """Returns the one directory that the options name. Raises `UsageError` for several, and for one
+    of another format."""
     paths = find_paths(options, env)
     if len(paths) > 1:
         raise options.wrong("path", "name one directory to write to")
+    try:
+        found = detect(paths[0], env=env)
+    except NotAStoreError:
+        return paths[0]  # it is new, or has nothing yet
+    if found.format != format_name:
+        raise options.wrong("path", f"it is {found.description}")
     return paths[0]

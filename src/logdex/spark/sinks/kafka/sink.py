@@ -47,7 +47,7 @@ class LogDirSink:
         require_columns(columns, TAKEN, IGNORED)
         if "value" not in columns:
             raise UsageError("a column value is missing", hint="name the column with the records' bytes so")
-        self.directory = directory_of(options)
+        self.directory = directory_of(options, FORMAT.name)
         self._topic = options.text("topic")
         self._partitions = options.integer("partitions", 1) or 1
         self._compression = options.choice("compression", _CODECS, "none")

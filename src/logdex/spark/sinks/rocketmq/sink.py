@@ -50,7 +50,7 @@ class StoreSink:
         require_columns(columns, TAKEN, IGNORED)
         if "body" not in columns:
             raise UsageError("a column body is missing", hint="name the column with the messages' bytes so")
-        self.directory = directory_of(options)
+        self.directory = directory_of(options, FORMAT.name)
         self._topic = options.text("topic")
         self._settings: dict[str, Any] = options.settings(FORMAT)
         queues = options.integer("defaultTopicQueueNums", 1)

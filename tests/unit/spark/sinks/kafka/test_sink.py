@@ -16,6 +16,8 @@ from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 from logdex.primitives.murmur2 import murmur2
 from logdex.spark.sinks.kafka.sink import LogDirSink
+from logdex.spark.sinks.rocketmq.sink import StoreSink
+from tests.conftest import GoldenStore
 from tests.crash.sinks import NOW_MS, commit
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -54,6 +56,13 @@ def test_all_columns(tmp_path: Path) -> None:
     (second,) = found["a", 0]
     assert (second.key, second.value, second.timestamp_ms, second.headers) == (None, b"two", NOW_MS, ())
     assert [record.value for record in found["b", 0]] == [None]
+
+
+def test_a_directory_of_the_other_format_is_refused(golden_store: GoldenStore, golden_log: GoldenStore) -> None:
+    with pytest.raises(UsageError, match="path"):
+        LogDirSink({"path": str(golden_store("tiny-5.5.0"))}, ("value", "topic"))
+    with pytest.raises(UsageError, match="path"):
+        StoreSink({"path": str(golden_log("tiny-broker"))}, ("body", "topic"))
 
 
 def test_keys_choose_partitions(tmp_path: Path) -> None:
