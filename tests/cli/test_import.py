@@ -15,7 +15,8 @@ from tests.cli.test_help import examples
 
 @pytest.mark.parametrize("example", examples("import"))
 def test_examples_run(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pq.write_table(pa.table({"topic": ["orders"] * 3, "value": ["a", "b", "c"]}), tmp_path / "orders.parquet")
+    rows = {"topic": ["orders"] * 3, "value": ["a", "b", "c"], "body": ["a", "b", "c"]}
+    pq.write_table(pa.table(rows), tmp_path / "orders.parquet")
     monkeypatch.chdir(tmp_path)
     result = run(*shlex.split(example)[1:])
     assert result.exit_code == 0, result
@@ -32,3 +33,13 @@ def test_what_is_said(tmp_path: Path) -> None:
     again = run(*arguments)
     assert again.exit_code == 2
     assert "is not empty" in again.stderr
+
+
+@pytest.mark.parametrize(("column", "other"), [("value", "rocketmq"), ("body", "kafka")])
+def test_rows_of_the_other_format_are_refused(column: str, other: str, tmp_path: Path) -> None:
+    """Of them nothing would be left."""
+    pq.write_table(pa.table({"topic": ["orders"], column: ["a"]}), tmp_path / "o.parquet")
+    result = run("import", tmp_path / "o.parquet", "--output", tmp_path / "new", "--format", other)
+    assert result.exit_code == 2
+    assert f"but a column {column}" in result.stderr
+    assert not any((tmp_path / "new").iterdir())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Self
 
@@ -20,6 +20,7 @@ BATCH_ROWS = 10_000
 _SETTINGS = {"autoinstall_known_extensions": "false", "python_enable_replacements": "false"}
 """A query downloads nothing, and a variable of Python is no table."""
 
+_NO_TABLE = re.compile(r"Table with name \S+ does not exist")
 _BARE_OFFSET = re.compile(r'(?<!")\boffset\b(?!")', re.IGNORECASE)
 
 
@@ -73,7 +74,7 @@ class SqlSession:
             yield
         except (self._error, pa.ArrowException, OSError, UnicodeError) as error:
             problem = next((each.problem for each in self.datasets.values() if each.problem is not None), None)
-            raise problem or _refused(error, query) from error
+            raise problem or _refused(error, query, self.datasets) from error
 
     def close(self) -> None:
         """Closes the connection and all files."""
@@ -87,9 +88,11 @@ class SqlSession:
         self.close()
 
 
-def _refused(error: Exception, query: str) -> LogdexError:
+def _refused(error: Exception, query: str, tables: Iterable[str]) -> LogdexError:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     hint = next((line for line in lines[1:] if not line.startswith(("LINE ", "^"))), None)
     if "syntax error" in lines[0] and _BARE_OFFSET.search(query):
         hint = 'offset is a word of SQL: write "offset" in double quotes'
+    elif _NO_TABLE.search(lines[0]):
+        hint = f"there are {', '.join(tables)}"
     return UsageError(lines[0], hint=hint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -83,6 +84,23 @@ def test_a_parquet_file_with_the_name_of_an_address(
     refused = run("sql", store, "SELECT 1 AS one", "--parquet", "s3://localhost/found", *GEOMETRY)
     assert refused.exit_code == 2
     assert "this is a bug" not in refused.stderr
+
+
+def test_intervals_and_numbers_that_json_lacks(store: Path, tmp_path: Path) -> None:
+    query = "SELECT INTERVAL '1 month 6 days 3 hours 52 minutes 10.096 seconds' AS span, 'NaN'::double AS f"
+    for form in ((), ("--csv",), ("--json",)):
+        printed = run("sql", store, query, *form).stdout
+        assert "1 month 6 days 03:52:10.096" in printed
+    assert json.loads(printed, parse_constant=pytest.fail)["f"] == "nan"
+    refused = run("sql", store, query, "--parquet", tmp_path / "span.parquet")
+    assert (refused.exit_code, "Parquet has no intervals, as in span" in refused.stderr) == (2, True)
+    assert not (tmp_path / "span.parquet").exists()
+
+
+def test_a_table_of_the_other_format(store: Path) -> None:
+    refused = run("sql", store, "SELECT * FROM records")
+    assert refused.exit_code == 2
+    assert "there are messages, message_keys, queues" in refused.stderr
 
 
 def test_no_rows(store: Path) -> None:

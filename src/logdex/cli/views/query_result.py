@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import json
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
@@ -103,6 +104,10 @@ def _values(column: pa.Array) -> list[Any]:
 
 
 def _plain(value: Any, kind: pa.DataType, of_bytes: Callable[[bytes], str]) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no such numbers
+    if isinstance(value, pa.MonthDayNano):
+        return _interval(value)
     if value is None or isinstance(value, bool | int | float | str):
         return _time(value, kind) if pa.types.is_timestamp(kind) and isinstance(value, int) else value
     if isinstance(value, bytes):
@@ -118,9 +123,22 @@ def _plain(value: Any, kind: pa.DataType, of_bytes: Callable[[bytes], str]) -> A
     return str(value)
 
 
+def _interval(value: pa.MonthDayNano) -> str:
+    seconds, nanoseconds = divmod(value.nanoseconds, 1_000_000_000)
+    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{nanoseconds // 1_000_000:03}"
+    parts = [counted(value.months, "month")] * bool(value.months) + [counted(value.days, "day")] * bool(value.days)
+    return " ".join([*parts, clock])
+
+
 def _time(value: int, kind: pa.DataType) -> str:
     text = human_time(value * 1_000 // _UNITS[kind.unit])
     return text if kind.tz is not None else text.removesuffix("Z")
+
+
+def _require_parquet(schema: pa.Schema) -> None:
+    for field in schema:
+        if pa.types.is_interval(field.type):
+            raise UsageError(f"Parquet has no intervals, as in {field.name}", hint="epoch(…) is one in seconds")
 
 
 def _write_parquet(batches: Iterator[pa.RecordBatch], path: str) -> int:
@@ -133,6 +151,7 @@ def _write_parquet(batches: Iterator[pa.RecordBatch], path: str) -> int:
     first = next(batches, None)
     if first is None:
         raise UsageError("the statement has no result", hint="leave out --parquet")
+    _require_parquet(first.schema)
     if env.exists(beside):
         env.remove(beside)  # a killed run has left it
     file = ParquetFile(beside, first.schema, order=(), keys=(), codec="snappy", rows_max=0, env=env, sync=False)

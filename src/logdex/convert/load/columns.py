@@ -29,7 +29,9 @@ def left_out(names: list[str], used: frozenset[str]) -> list[str]:
 
 
 def records(batch: pa.RecordBatch, now_ms: int) -> pa.Table:
-    """Returns the key, value, time and headers of each row."""
+    """Returns the key, value, time and headers of each row. Raises `UsageError` for messages of
+    RocketMQ."""
+    _require(batch, "value", "body", "rocketmq")
     arrays = {name: typed(batch, name, _KINDS) for name in _KINDS}
     columns = {name: pa.nulls(len(batch), _KINDS[name]) if each is None else each for name, each in arrays.items()}
     columns["timestamp_ms"] = times_ms(batch, "timestamp", now_ms)
@@ -37,7 +39,9 @@ def records(batch: pa.RecordBatch, now_ms: int) -> pa.Table:
 
 
 def messages(batch: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
-    """Returns the columns that `MessageStore.put_columns` takes."""
+    """Returns the columns that `MessageStore.put_columns` takes. Raises `UsageError` for records of
+    Kafka."""
+    _require(batch, "body", "value", "kafka")
     columns = {_NAMES.get(name, name): typed(batch, name, _TEXTS) for name in _TEXTS}
     columns["topic"] = topics_of(batch, None)
     columns["keys"] = batch.column("keys") if "keys" in batch.schema.names else None
@@ -45,6 +49,13 @@ def messages(batch: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
     columns["born_timestamp_ms"] = times_ms(batch, "bornTimestamp", now_ms)
     present = {name: column for name, column in columns.items() if column is not None}
     return pa.RecordBatch.from_arrays(list(present.values()), list(present))
+
+
+def _require(batch: pa.RecordBatch, needed: str, other: str, other_format: str) -> None:
+    """Raises `UsageError` for rows of the other format, of which nothing would be left."""
+    if needed not in batch.schema.names and other in batch.schema.names:
+        hint = f"import with --format {other_format}, then use logdex convert; or rename the column"
+        raise UsageError(f"there is no column {needed}, but a column {other}", hint=hint)
 
 
 def numbers(batch: pa.RecordBatch, name: str) -> npt.NDArray[np.int64] | None:
