@@ -84,7 +84,7 @@ def test_columns_and_decoded_messages_agree(
             everything = everything[skipped:]
         expected = [item for item in everything if passes(wanted, item[1])][:limit]
         scan = scan_of(directory, wanted, limit)
-        batches = list(scan.to_arrow())
+        batches = list(scan.arrow_reader())
         check_equal(pa.Table.from_batches(batches, SCHEMA), expected)
         assert all(0 < batch.num_rows <= message_columns.BATCH_MESSAGES for batch in batches)
         for batch in batches:
@@ -121,7 +121,7 @@ def test_odd_properties_among_usual_ones(tmp_path: Path) -> None:
         b"",
     )
     directory = written(str(tmp_path), messages, 1 << 17)
-    table = scan_of(directory).to_arrow().read_all()
+    table = scan_of(directory).arrow_reader().read_all()
     check_equal(table, scan_of(directory).items())
     rows = table.to_pylist()
     assert rows[0]["keys"] == ["a", "b"]
@@ -142,7 +142,7 @@ def test_only_odd_properties_are_parsed_in_python(tmp_path: Path, monkeypatch: p
     usual = [b"WAIT\x01true\x02TAGS\x01\xe6\x97\xa5\x02" + b"n%d\x01v\x02" % number for number in range(50)]
     too_many = b"".join(b"n%d\x01v\x02" % number for number in range(kernel.NAMES_MAX + 1))
     directory = written(str(tmp_path), with_properties(*usual, b"a\x01\x80", *usual, too_many))
-    assert scan_of(directory).to_arrow().read_all().num_rows == 102
+    assert scan_of(directory).arrow_reader().read_all().num_rows == 102
     assert parsed == [b"a\x01\x80", too_many]
 
 
@@ -184,7 +184,7 @@ def test_texts_of_hosts(tmp_path: Path) -> None:
         dataclasses.replace(make_message(sys_flag=0x30 if host.is_v6 else 0), born_host=host, store_host=host)
         for host in hosts
     ]
-    table = scan_of(written(str(tmp_path), messages)).to_arrow().read_all()
+    table = scan_of(written(str(tmp_path), messages)).arrow_reader().read_all()
     assert table["born_host"].to_pylist() == ["10.0.255.1:65535", "[::1]:10911", "0.0.0.0:-1"]
     assert table["msg_id"].to_pylist()[0] == "0A00FF010000FFFF" + "0" * 16
     assert [len(text) for text in table["msg_id"].to_pylist()] == [32, 56, 32]
@@ -192,7 +192,7 @@ def test_texts_of_hosts(tmp_path: Path) -> None:
 
 def test_a_crc_that_nothing_checks_is_no_negative_number(tmp_path: Path) -> None:
     message = dataclasses.replace(make_message(body=b""), body_crc=0xFFFFFFFE)
-    assert scan_of(written(str(tmp_path), [message])).to_arrow().read_all()["body_crc"].to_pylist() == [0xFFFFFFFE]
+    assert scan_of(written(str(tmp_path), [message])).arrow_reader().read_all()["body_crc"].to_pylist() == [0xFFFFFFFE]
 
 
 def test_columns_outlive_the_scan_and_memory_is_that_of_a_batch(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_columns_outlive_the_scan_and_memory_is_that_of_a_batch(tmp_path: Path) 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(message_columns, "BATCH_BYTES", 200_000)
         largest = 0
-        for batch in scan_of(directory).to_arrow():
+        for batch in scan_of(directory).arrow_reader():
             assert batch.num_rows <= 3
             largest = max(largest, pa.total_allocated_bytes() - before)
     assert largest < 1_000_000

@@ -333,6 +333,8 @@ def _stated_index(
         stated, reasons = IndexGeometry(slots, entries), []
         if sizes and stated.file_size_bytes not in sizes:
             size, path = max(sizes.items())
+            if size < stated.file_size_bytes and not _show_sizes(index_paths, env):
+                return stated, []  # they were cut
             text = f"no IndexFile of {size} bytes has maxHashSlotNum {slots} and maxIndexNum {entries}"
             raise GeometryError(text, path=path, hint="leave them out to have them inferred")
     else:
@@ -346,6 +348,15 @@ def _stated_index(
         reasons = [f"index: {pair.max_hash_slot_num} slots and {pair.max_index_num} entries by the length of {path}"]
     require_content(env, index_paths, stated)
     return stated, reasons
+
+
+def _show_sizes(index_paths: list[str], env: Env) -> bool:
+    """Whether IndexFiles show their geometry."""
+    try:
+        infer_index_geometry(env, index_paths)
+    except (GeometryError, CorruptError):
+        return False
+    return True
 
 
 def _shown_index(index_paths: list[str], unfit: GeometryError, env: Env) -> tuple[IndexGeometry, list[str]]:

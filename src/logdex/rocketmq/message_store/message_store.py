@@ -104,7 +104,9 @@ class MessageStore(ReadableStore):
         given: StoreSettings = {
             name: value for name, value in settings.items() if name not in own and value is not None
         }  # type: ignore[assignment]
-        path = os.fspath(path).rstrip("/") or "/"
+        if not os.fspath(path):
+            raise UsageError("the path is empty", hint="give the directory of a store")
+        path = env.real_path(os.fspath(path))  # the program may change its working directory
         opened = open_store(path, StoreOptions(**options), given, create=create, clock_ms=clock_ms, env=env)
         return cls(opened)
 

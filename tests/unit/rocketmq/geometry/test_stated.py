@@ -3,6 +3,7 @@ refused."""
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from logdex.errors import GeometryError, MissingFileError, UsageError
+from logdex.rocketmq.geometry.index_geometry import IndexGeometry
 from logdex.rocketmq.geometry.resolve import contradiction, resolve_config, resolve_in_any_case
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
@@ -98,6 +100,21 @@ def test_a_stated_index_geometry_of_the_files_size_that_their_content_contradict
     result = run("verify", store, *(f"--{name.replace('_', '-')}={value}" for name, value in stated.items()))
     assert "leave them out" in result.stderr
     assert result.stdout.splitlines()[-1].startswith("No findings")
+
+
+def test_stated_sizes_hold_where_the_index_files_were_cut(store: Path, tmp_path: Path) -> None:
+    sizes = golden.manifest("tiny-5.5.0")["geometry"]
+    right = {"max_hash_slot_num": sizes["hashSlots"], "max_index_num": sizes["maxIndexNum"]}
+    for path in (store / "index").iterdir():
+        os.truncate(path, 40)
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in right.items()]
+    refused = run("rebuild", store, "--output", tmp_path / "guessed")
+    assert (refused.exit_code, "pass --max-hash-slot-num" in refused.stderr) == (2, True)
+    for command in ("rebuild", "recover"):
+        assert run(command, store, "--output", tmp_path / command, *flags).exit_code == 0
+    assert {path.stat().st_size for path in (tmp_path / "rebuild" / "index").iterdir()} == {
+        IndexGeometry(*right.values()).file_size_bytes
+    }
 
 
 @pytest.mark.needs_shared

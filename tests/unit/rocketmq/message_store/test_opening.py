@@ -358,3 +358,17 @@ def test_killed_between_making_its_first_index_file_and_filling_it(
         assert all(len(store.query_message("orders", f"k{turn}").messages) == 1 for turn in range(COUNT))
     with logdex.open_store(root) as snapshot:
         assert verify(str(root), snapshot.config).is_sound
+
+
+def test_the_program_may_change_its_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with MessageStore.open("store", **SIZES) as store:
+        assert store.put_message(Message("orders", b"", queue_id=0)).is_stored
+        monkeypatch.chdir(tmp_path / "there")
+        for turn in range(COUNT):
+            assert store.put_message(Message(f"topic-{turn % 3}", bytes(40), queue_id=0)).is_stored
+        store.wait_dispatched()
+    assert list((tmp_path / "there").iterdir()) == []
+    require_sound(tmp_path / "here" / "store")
