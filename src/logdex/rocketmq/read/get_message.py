@@ -10,6 +10,7 @@ Source: DefaultMessageStore.getMessage.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -230,8 +231,9 @@ def _is_wiped(view: QueueView, first: int, entries: EntryArray) -> npt.NDArray[n
     """Which of the entries hold nothing although the queue has an entry before them. Where it
     begins, a broker leaves such entries for messages that have expired."""
     is_written: npt.NDArray[np.bool_] = entries["size"] > 0
-    if first > view.queue.start_offset and view.queue.entry(first - 1).is_written:
-        return ~is_written
+    with suppress(MissingFileError):  # a broker removes old files
+        if first > view.queue.start_offset and view.queue.entry(first - 1).is_written:
+            return ~is_written
     return np.logical_or.accumulate(is_written) & ~is_written
 
 
