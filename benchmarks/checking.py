@@ -54,10 +54,10 @@ def verifying(data: Path, repeats: int, records: int = kafka_data.RECORDS) -> It
         root = stores.ensure(stores.SPECS[name], data)
         stores.read_in(root)
         check = partial(_sound, partial(verify, str(root), config))
+        other: Work = partial(_scan, root, config)
+        bar = OF_SCAN_BAR
         if against == "the rebuild":
             other, bar = partial(rebuild, str(root), str(output), config, sync=False), OF_REBUILD_BAR
-        else:
-            other, bar = partial(_scan, root, config), OF_SCAN_BAR
         yield in_turns(f"verify {name} against {against}", check, other, repeats, bar, lambda: remove(output))
         remove(output)
     for codec in ("none", "zstd"):
