@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+import logdex
 from logdex.kafka.batch.record import Record
 from logdex.kafka.log.log import Log
 from tests.cli.helpers import run, run_json
+from tests.conftest import GoldenStore
 
 
 def test_put_makes_a_partition(tmp_path: Path) -> None:
@@ -119,6 +121,21 @@ def test_consume_and_offsets_say_what_is_wrong(tmp_path: Path) -> None:
     assert "--topic" in run("consume", tmp_path, "--group", "G").stderr
     assert "name" in run("consume", tmp_path / "a-0", "--group", "../x").stderr
     assert "partition's directory" in run("consume", tmp_path / "a-0" / f"{0:020}.log", "--group", "x").stderr
-    assert "no reader" in run("offsets", tmp_path).stderr
+    assert "no consumer group and no reader" in run("offsets", tmp_path).stderr
     result = run("offsets", tmp_path, "--group", "G")
-    assert (result.exit_code, "no reader G" in result.stderr) == (2, True)
+    assert (result.exit_code, "no group or reader G" in result.stderr) == (2, True)
+
+
+def test_the_groups_of_the_broker_are_shown_and_not_reset(golden_log: GoldenStore) -> None:
+    logs = golden_log("tiny-broker")
+    shown = [(row["group"], row["topic"], row["partition"], row["offset"]) for row in run_json("offsets", logs)]
+    with logdex.open_log_dir(logs) as snapshot:
+        committed = snapshot.log_dir.consumer_offsets().offsets
+    assert shown == sorted((group, *place, commit.offset) for (group, place), commit in committed.items())
+    assert len(shown) > 2
+    group, topic, *_ = shown[0]
+    one = run_json("offsets", logs, "--group", group, "--topic", topic)
+    assert {row["group"] for row in one} == {group}
+    assert all(row["lag"] == row["log_end_offset"] - max(row["offset"], row["log_start_offset"]) for row in one)
+    refused = run("offsets", logs, "--group", group, "--topic", topic, "--reset-to", "latest", "--yes")
+    assert (refused.exit_code, "a consumer group of the broker" in refused.stderr) == (2, True)

@@ -22,7 +22,8 @@ from logdex.primitives.wrong_questions import require_longs
         "logdex offsets store --group billing --topic orders --reset-to 2026-03-05T12:00:00Z --json",
         "logdex offsets logs --topic orders --group billing",
         notes="A reset is shown first and changes nothing; --yes makes it. A group with running consumers, and a store "
-        "with a running broker, are refused.",
+        "with a running broker, are refused. Of a Kafka log directory the broker's groups are shown, and Logdex's own "
+        "named readers, which alone can be reset.",
     )
 )
 @path_command

@@ -1,8 +1,9 @@
-"""`logdex offsets` for Kafka paths: the named readers of partitions."""
+"""`logdex offsets` for Kafka paths: the broker's consumer groups, and the named readers of
+partitions, of which only these can be reset."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.views.offset_rows import OffsetRow, print_offsets
@@ -11,6 +12,8 @@ from logdex.errors import UsageError
 if TYPE_CHECKING:
     from logdex.kafka.directory.recognise import KafkaPath
     from logdex.kafka.readers.progress import ReaderProgress
+    from logdex.kafka.snapshot.log_dir_snapshot import KafkaSnapshot
+    from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 
 
 def show(
@@ -24,30 +27,55 @@ def show(
     yes: bool,
     as_json: bool,
 ) -> bool:
-    """Prints how far readers are, with the offsets after a reset."""
+    """Prints how far groups and readers are, with the offsets after a reset."""
     from logdex.kafka.readers.positions import reader_lock, write_position
     from logdex.kafka.readers.progress import progress_of, reset_target
     from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
 
     with open_kafka(found, **settings) as snapshot:
-        progress = progress_of(snapshot.scan(topic=topic).partitions, group, is_named=topic is not None)
+        partitions = snapshot.scan(topic=topic).partitions
+        groups = [each for each in _groups(snapshot, partitions) if group in (None, each.group)]
+        if groups and reset_to is not None:
+            raise UsageError(
+                f"{group} is a consumer group of the broker, which keeps its offsets",
+                hint="kafka-consumer-groups.sh --reset-offsets resets it; Logdex resets its own named readers",
+            )
+        is_named = topic is not None and not groups
+        progress = progress_of(partitions, group, is_named=is_named)
         targets = [None if reset_to is None else reset_target(each.partition, reset_to, time_ms) for each in progress]
         for each, target in zip(progress, targets, strict=True):
             if yes and target is not None:
                 with reader_lock(each.partition.path, each.name):
                     write_position(each.partition.path, each.name, target)
-        if not progress and group is not None:
+        if not progress and not groups and group is not None:
             raise UsageError(
-                f"{found.path}: no reader {group} is known", hint=f"logdex offsets {found.path} lists them"
+                f"{found.path}: no group or reader {group} is known", hint=f"logdex offsets {found.path} lists them"
             )
         print_offsets(
-            [_row(each, target) for each, target in zip(progress, targets, strict=True)],
+            [*groups, *(_row(each, target) for each, target in zip(progress, targets, strict=True))],
             names=("partition", "log_start_offset", "log_end_offset"),
             column="partition",
-            nothing="no reader has committed an offset",
+            nothing="no consumer group and no reader has committed an offset",
             as_json=as_json,
         )
     return True
+
+
+def _groups(snapshot: KafkaSnapshot, partitions: Iterable[PartitionSnapshot]) -> list[OffsetRow]:
+    """How far the broker's consumer groups have read the partitions; none of one partition by
+    itself, because `__consumer_offsets` is another one."""
+    from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
+
+    if not isinstance(snapshot, LogDirSnapshot):
+        return []
+    known = {(each.topic, each.partition): each for each in partitions}
+    rows = []
+    for (group, place), commit in sorted(snapshot.log_dir.consumer_offsets().offsets.items()):
+        if (one := known.get(place)) is not None:
+            low, high = one.log_start_offset, one.log_end_offset
+            lag = max(high - max(commit.offset, low), 0)
+            rows.append(OffsetRow(group, *place, commit.offset, low, high, lag, None))
+    return rows
 
 
 def _row(each: ReaderProgress, target: int | None) -> OffsetRow:
