@@ -66,7 +66,10 @@ def check_table(table: pa.Table | pa.RecordBatch) -> pa.Table:
     names = ["key", "value", "timestamp_ms"] + ["headers"] * ("headers" in table.column_names)
     for name in names:
         if table.column_names.count(name) != 1:
-            raise UsageError(f"exactly one column {name} is needed, but there are {table.column_names.count(name)}")
+            others = ", ".join(each for each in table.column_names if each not in names)
+            hint = f"no record has {others}: rename what is misspelt, or leave it out" if others else None
+            count = table.column_names.count(name)
+            raise UsageError(f"exactly one column {name} is needed, but there are {count}", hint=hint)
     if table.schema.field("timestamp_ms").type != pa.int64():
         raise UsageError(f"column timestamp_ms is {table.schema.field('timestamp_ms').type}, it must be int64")
     if table.column("timestamp_ms").null_count:

@@ -64,6 +64,11 @@ def test_keys_and_times_may_be_left_out(path: str, as_batch: bool) -> None:
 MISSPELT = make_table([5]).drop(["key"]).append_column("kye", pa.array([b"k"]))
 
 
+def test_a_misspelt_column_is_named(path: str) -> None:
+    with Log.open(path) as log, pytest.raises(UsageError, match="no record has kye: rename"):
+        log.append_columns(MISSPELT)
+
+
 @pytest.mark.parametrize("times", [make_table([-2]), make_table([5], pa.int32()), MISSPELT])
 @pytest.mark.parametrize("policy", ["delete", "compact"])
 def test_columns_that_cannot_be_are_still_refused(path: str, times: pa.Table, policy: str) -> None:
