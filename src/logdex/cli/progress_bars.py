@@ -16,7 +16,7 @@ from logdex.jobs.reports import Progress
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as RichProgress
-    from rich.progress import TaskID
+    from rich.progress import ProgressColumn, TaskID
 
 
 _shown: RichProgress | None = None
@@ -34,9 +34,7 @@ def progress_bar(what: str, total_bytes: int, console: Console | None = None) ->
     if console is None and not sys.stderr.isatty():
         yield _ignore
         return
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-    from rich.progress import Progress as RichProgress
 
     columns = (
         TextColumn("{task.description}"),
@@ -46,11 +44,7 @@ def progress_bar(what: str, total_bytes: int, console: Console | None = None) ->
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
-    # By default Rich would redirect what the command prints to the bar's terminal, even if stdout
-    # is redirected.
-    bar = RichProgress(
-        *columns, console=console or Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False
-    )
+    bar = _new_bar(*columns, console=console)
     with bar, _live(bar):
         task = bar.add_task(what, total=total_bytes or None, messages=0)
 
@@ -58,6 +52,17 @@ def progress_bar(what: str, total_bytes: int, console: Console | None = None) ->
             bar.update(task, completed=done_bytes, messages=messages)
 
         yield move
+
+
+def _new_bar(*columns: ProgressColumn, console: Console | None = None) -> RichProgress:
+    from rich.console import Console
+    from rich.progress import Progress as RichProgress
+
+    # By default Rich would redirect what the command prints to the bar's terminal, even if stdout
+    # is redirected.
+    return RichProgress(
+        *columns, console=console or Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False
+    )
 
 
 @contextmanager
@@ -88,14 +93,10 @@ class _CompilingBar:
     def _begin(self, name: str) -> None:
         bar, is_own = _shown, _shown is None
         if bar is None:
-            from rich.console import Console
             from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-            from rich.progress import Progress as RichProgress
 
             columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-            bar = RichProgress(
-                *columns, console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False
-            )
+            bar = _new_bar(*columns)
             bar.start()
         task = bar.add_task(f"compiling for this machine, once: {name}", total=None, messages=0)
         self._shown = bar, task, is_own

@@ -1,4 +1,5 @@
-"""How far named readers have read partitions, and where a reset would put them."""
+"""How far named readers and consumer groups have read partitions, and where a reset would put a
+reader."""
 
 from __future__ import annotations
 
@@ -6,12 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from logdex.kafka.readers.positions import read_position, reader_names
+from logdex.kafka.snapshot.log_dir_snapshot import KafkaSnapshot, LogDirSnapshot
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderProgress:
-    """How far a reader has read a partition. `offset` is None if it has committed none."""
+    """How far a named reader, or a consumer group, has read a partition. `offset` is None if it has
+    committed none."""
 
     name: str
     partition: PartitionSnapshot
@@ -30,6 +33,18 @@ def progress_of(partitions: Iterable[PartitionSnapshot], name: str | None, *, is
         for partition in partitions
         for each in (reader_names(partition.path) if name is None or not is_named else [name])
         if name in (None, each)
+    ]
+
+
+def group_progress(snapshot: KafkaSnapshot, partitions: Iterable[PartitionSnapshot]) -> list[ReaderProgress]:
+    """The progress of the broker's consumer groups; none for one partition by itself, because
+    `__consumer_offsets` is another one."""
+    if not isinstance(snapshot, LogDirSnapshot):
+        return []
+    known = {(each.topic, each.partition): each for each in partitions}
+    committed = sorted(snapshot.log_dir.consumer_offsets().offsets.items())
+    return [
+        ReaderProgress(group, known[place], commit.offset) for (group, place), commit in committed if place in known
     ]
 
 

@@ -3,7 +3,7 @@ partitions, of which only these can be reset."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.views.offset_rows import OffsetRow, print_offsets
@@ -12,8 +12,6 @@ from logdex.errors import UsageError
 if TYPE_CHECKING:
     from logdex.kafka.directory.recognise import KafkaPath
     from logdex.kafka.readers.progress import ReaderProgress
-    from logdex.kafka.snapshot.log_dir_snapshot import KafkaSnapshot
-    from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 
 
 def show(
@@ -29,12 +27,12 @@ def show(
 ) -> bool:
     """Prints how far groups and readers are, with the offsets after a reset."""
     from logdex.kafka.readers.positions import reader_lock, write_position
-    from logdex.kafka.readers.progress import progress_of, reset_target
+    from logdex.kafka.readers.progress import group_progress, progress_of, reset_target
     from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
 
     with open_kafka(found, **settings) as snapshot:
         partitions = snapshot.scan(topic=topic).partitions
-        groups = [each for each in _groups(snapshot, partitions) if group in (None, each.group)]
+        groups = [each for each in group_progress(snapshot, partitions) if group in (None, each.name)]
         if groups and reset_to is not None:
             raise UsageError(
                 f"{group} is a consumer group of the broker, which keeps its offsets",
@@ -52,30 +50,16 @@ def show(
                 f"{found.path}: no group or reader {group} is known", hint=f"logdex offsets {found.path} lists them"
             )
         print_offsets(
-            [*groups, *(_row(each, target) for each, target in zip(progress, targets, strict=True))],
+            [
+                *(_row(each, None) for each in groups),
+                *(_row(each, target) for each, target in zip(progress, targets, strict=True)),
+            ],
             names=("partition", "log_start_offset", "log_end_offset"),
             column="partition",
             nothing="no consumer group and no reader has committed an offset",
             as_json=as_json,
         )
     return True
-
-
-def _groups(snapshot: KafkaSnapshot, partitions: Iterable[PartitionSnapshot]) -> list[OffsetRow]:
-    """How far the broker's consumer groups have read the partitions; none of one partition by
-    itself, because `__consumer_offsets` is another one."""
-    from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
-
-    if not isinstance(snapshot, LogDirSnapshot):
-        return []
-    known = {(each.topic, each.partition): each for each in partitions}
-    rows = []
-    for (group, place), commit in sorted(snapshot.log_dir.consumer_offsets().offsets.items()):
-        if (one := known.get(place)) is not None:
-            low, high = one.log_start_offset, one.log_end_offset
-            lag = max(high - max(commit.offset, low), 0)
-            rows.append(OffsetRow(group, *place, commit.offset, low, high, lag, None))
-    return rows
 
 
 def _row(each: ReaderProgress, target: int | None) -> OffsetRow:
