@@ -12,6 +12,7 @@ from logdex.io.env import Env
 from logdex.jobs import output as outputs
 from logdex.layout.rocketmq import FILE_NAME_DIGITS
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
+from logdex.rocketmq.commit_log.misnamed import with_stated_names
 from logdex.rocketmq.files.store_files import CHECKPOINT_FILE, COMMIT_LOG_DIR, CONSUME_QUEUE_DIR, INDEX_DIR, StorePaths
 from logdex.rocketmq.rebuild.source import require_whole_log
 from logdex.rocketmq.recover.whole_pieces import ScannedFile
@@ -48,10 +49,15 @@ def check_output(root: str, output: str, config: StoreConfig, *, in_place: bool,
 
 def files_of(log: CommitLog, notes: list[str]) -> tuple[list[ScannedFile], list[CommitLogFile]]:
     """Returns the files of the new log, each with its source or none where the log lacks it, and
-    the files that cannot be of this log by their names. Names that are no offsets are noted."""
+    the files that cannot be of this log by their names. Names that are no offsets are noted, and
+    those that differ from where the file's messages lie."""
     notes += [f"{log.directory}/{name} is no file of the log: not taken over" for name in log.foreign]
     size = log.file_size_bytes
-    usable = [file for file in log.files if file.start_offset not in log.unusable]
+    usable, renamed = with_stated_names(log)
+    notes += [
+        f"{path} is read as the file of offset {file.start_offset}: its messages lie there"
+        for path, file in renamed.items()
+    ]
     places = Counter(file.start_offset % size for file in usable)
     place = max(places, key=lambda each: (places[each], -each))
     fitting = [file for file in usable if file.start_offset % size == place]

@@ -16,6 +16,7 @@ CHECKS = {
     "commit-log-file-size": "every CommitLog file has mappedFileSizeCommitLog bytes",
     "commit-log-gap": "CommitLog files follow one another",
     "commit-log-hole": "no message lies behind a place that was never written",
+    "commit-log-name": "a CommitLog file has the name of the offset at which its messages lie",
     "commit-log-stray-bytes": "nothing but zeros lies behind the end of the log",
     "config-json": "config/*.json can be parsed",
     "consume-queue-entry": "an entry is that of its message (several fields differ, or it is not there)",

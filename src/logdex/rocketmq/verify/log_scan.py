@@ -6,6 +6,8 @@ after it if more messages follow.
 
 from __future__ import annotations
 
+import posixpath
+import shlex
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
@@ -13,15 +15,16 @@ from logdex.errors import CorruptError, CrcMismatchError, UnreadableError, Vanis
 from logdex.io.env import Env
 from logdex.io.mapped.mapping import take_unreadable
 from logdex.io.mapped.partly_loaded import load
-from logdex.layout.rocketmq import BLANK, BLANK_MAGIC, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
+from logdex.layout.rocketmq import BLANK, BLANK_MAGIC, FILE_NAME_DIGITS, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
-from logdex.rocketmq.commit_log.log_end import UNREADABLE, EndKind, LogEnd, next_file_or_end, unreadable_end
+from logdex.rocketmq.commit_log.log_end import UNREADABLE, EndKind, LogEnd, next_file_or_end, unreadable_end, zeros_at
+from logdex.rocketmq.commit_log.misnamed import stated_start
 from logdex.rocketmq.scan.log_bytes import LogBytes
 from logdex.rocketmq.scan.resume import Named, find_behind
 from logdex.rocketmq.scan.scanner import Scanner, Window
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.at_start import AtStart
-from logdex.rocketmq.verify.checks import CUT_AT_START, RESTORE, Collector
+from logdex.rocketmq.verify.checks import CUT_AT_START, MOVE_AWAY, RESTORE, Collector
 from logdex.rocketmq.verify.damage import OFFSET_MAX, Damage
 from logdex.rocketmq.verify.small_files import check_foreign
 
@@ -96,12 +99,16 @@ class LogPass:
         self._is_growing = False
         """Whether a broker writes the log: the pass ends where the log ended at the start."""
         self._pending: _Stop | None = None
+        self._elsewhere: dict[int, CommitLogFile] = {}
+        """The files with a wrong name, by the offsets at which their messages lie."""
 
     def windows(self) -> Iterator[Window]:
         """Yields windows of all readable messages."""
         check_foreign(self.log, self._out, self._env)
         previous: CommitLogFile | None = None
-        for file in self.log.files:
+        files = self._well_named()
+        self._add_elsewhere(0, files[0].start_offset if files else OFFSET_MAX)
+        for file in files:
             error = self.log.unusable.get(file.start_offset)
             self._out.files += error is None
             if error is None:
@@ -122,7 +129,38 @@ class LogPass:
                     self._end_before_growth(file)
             if self._is_growing:
                 break
+        if previous is None or self.end is None:  # only files with wrong names are left
+            last = self.log.files[0] if previous is None else previous
+            self.end = zeros_at(last, 0 if previous is None else last.size_bytes)
         self._end()
+
+    def _well_named(self) -> list[CommitLogFile]:
+        """Returns the files whose messages lie where the names say; reports the others."""
+        well_named = []
+        for file in self.log.files:
+            stated = None if file.start_offset in self.log.unusable else stated_start(self.log, file)
+            if stated is None:
+                well_named.append(file)
+                continue
+            right = f"{posixpath.dirname(file.path)}/{stated:0{FILE_NAME_DIGITS}d}"
+            if is_new := not self._env.exists(right):
+                self._elsewhere[stated] = file
+            self._out.find(
+                "commit-log-name",
+                file.path,
+                0,
+                "the messages of this file lie elsewhere in the log",
+                expected=posixpath.basename(right),
+                found=posixpath.basename(file.path),
+                mend=f"mv {shlex.quote(file.path)} {shlex.quote(right)}" if is_new else MOVE_AWAY,
+            )
+        return well_named
+
+    def _add_elsewhere(self, start: int, end: int) -> None:
+        """Adds to the damage what the files with wrong names hold of a range."""
+        size = self._config.mapped_file_size_commit_log
+        for stated in sorted(each for each in self._elsewhere if start <= each < end):
+            self.damage.add(stated, stated + size)
 
     def _was_removed(self, file: CommitLogFile) -> bool:
         """Whether a broker has removed a file meanwhile; notes it then."""
@@ -150,7 +188,10 @@ class LogPass:
             )
 
     def _check_place(self, previous: CommitLogFile, file: CommitLogFile) -> None:
-        expected = previous.start_offset + self._config.mapped_file_size_commit_log
+        size = self._config.mapped_file_size_commit_log
+        expected = begin = previous.start_offset + size
+        while expected in self._elsewhere:
+            expected += size
         if file.start_offset > expected:
             missing = f"{self.log.directory}/{expected:020d}"
             self._out.find(
@@ -162,8 +203,9 @@ class LogPass:
                 found=f"{file.start_offset:020d}",
                 mend=self._out.restore_log(),
             )
-            self._settle(expected)
-            self.damage.add(expected, file.start_offset)
+        if file.start_offset > begin:
+            self._settle(begin)
+            self.damage.add(begin, file.start_offset)
         elif previous.size_bytes < self._config.mapped_file_size_commit_log and self._pending is None:
             self.damage.add(previous.end_offset, file.start_offset)
 
@@ -377,11 +419,13 @@ class LogPass:
         if last.start_offset in self.log.unusable and (stop is None or stop.end.is_zeros):
             self.damage.add(last.start_offset, OFFSET_MAX)
         if stop is None:
+            self._add_elsewhere(self.end_offset, OFFSET_MAX)
             return
         end = stop.end
         if end.is_zeros:
             if stop.stray is not None:
                 self._find_stray(end.path, stop.stray, end.position)
+            self._add_elsewhere(self.end_offset, OFFSET_MAX)
             return
         self.damage.add(end.offset, OFFSET_MAX)
         if stop.file.size_bytes < self._config.mapped_file_size_commit_log and stop.is_cut:

@@ -135,6 +135,13 @@ def log_gap(store: Store) -> Expected:
     return "commit-log-gap", path, 0
 
 
+def log_name(store: Store) -> Expected:
+    path = "commitlog/00000000000000032768"
+    wrong = "commitlog/00000000000000032769"
+    (store.root / path).rename(store.root / wrong)
+    return "commit-log-name", wrong, 0
+
+
 def queue_field(offset: int, check: str) -> Callable[[Store], Expected]:
     def harm(store: Store) -> Expected:
         path, at = store.queue_entry(store.plain_message()[2])
@@ -311,6 +318,7 @@ HARMS: dict[str, Callable[[Store], Expected]] = {
     "last body": last_body,
     "cut CommitLog": log_cut,
     "missing CommitLog": log_gap,
+    "renamed CommitLog": log_name,
     "entry offset": queue_field(0, "consume-queue-offset"),
     "entry size": queue_field(8, "consume-queue-size"),
     "entry tagsCode": queue_field(12, "consume-queue-tags-code"),

@@ -1,0 +1,41 @@
+"""CommitLog files whose messages say that they lie elsewhere: somebody has changed their names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from logdex.errors import StoreError
+from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
+from logdex.rocketmq.files.offset_files import OFFSET_MAX
+
+
+def stated_start(log: CommitLog, file: CommitLogFile) -> int | None:
+    """Returns the physical offset at which a file of the log begins according to its messages, if
+    that is not the offset in its name; otherwise None. The first two messages must agree, because
+    one of them may be damaged."""
+    first = file.start_offset
+    try:
+        message = log.read_message(first)
+        stated = message.physical_offset
+        if stated == first or not 0 <= stated <= OFFSET_MAX - file.size_bytes:
+            return None
+        second = log.read_message(first + message.size_bytes)
+    except StoreError:
+        return None
+    return stated if second.physical_offset == stated + message.size_bytes else None
+
+
+def with_stated_names(log: CommitLog) -> tuple[list[CommitLogFile], dict[str, CommitLogFile]]:
+    """Returns the files of the log that can be used, in the order of their offsets, and those that
+    have a wrong name, by their paths. Both have the start offset that their messages state, unless
+    another file has that name."""
+    usable = [file for file in log.files if file.start_offset not in log.unusable]
+    stated = {file: start for file in usable if (start := stated_start(log, file)) is not None}
+    taken = {file.start_offset for file in usable if file not in stated}
+    moved: dict[str, CommitLogFile] = {}
+    for file, start in stated.items():
+        if start not in taken:
+            taken.add(start)
+            moved[file.path] = replace(file, start_offset=start)
+    files = (moved.get(file.path, file) for file in usable)
+    return sorted(files, key=lambda file: file.start_offset), moved
