@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +98,20 @@ def test_a_tail_that_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(look_again, "pause", lambda: put(store, next(coming)))
         found = numbers(tmp_path, "--tail", 1, "--follow", "--limit", 4, "--where", "properties.n != 7")
     assert found == [4, 5, 6, 8]
+
+
+def test_a_topic_without_a_consume_queue_is_named_and_its_tail_read_from_the_log(store: Path, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    shutil.copytree(store, root)
+    shutil.rmtree(root / "consumequeue" / "t" / "1")
+    assert numbers(root, "--tail", 2, "--queue", 1) == [197, 199]
+    shutil.rmtree(root / "consumequeue" / "t")
+    assert numbers(root, "--tail", 2) == [196, 197, 198, 199]
+    result = run("cat", root, *FLAGS, "--topic", "t", "--tail", 1)
+    assert "the topic t has no ConsumeQueue: the log is read" in result.stderr
+    looked = run("info", root, *FLAGS)
+    assert "the topic t has messages, one at offset" in looked.stderr
+    assert looked.exit_code == 1
+    assert run("info", store, *FLAGS).exit_code == 0
+    shutil.rmtree(root / "consumequeue")
+    assert numbers(root, "--tail", 2) == [196, 197, 198, 199]

@@ -26,6 +26,7 @@ from logdex.rocketmq.index_file.index_paths import no_index_files
 from logdex.rocketmq.message.message_json import to_text
 from logdex.rocketmq.scan.log_extent import LogExtent, scan_extent
 from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.snapshot.lost_queues import lost_queues
 from logdex.rocketmq.snapshot.store_end import find_store_end
 
 _LOOKS_MAX = 10
@@ -190,10 +191,13 @@ class _Look:
         else:
             extent, found = self._scanned_queues()
         self._consumer_offsets(found)
+        small_files = StoreFiles.read(self.root, problems=self.problems, env=self.env)
+        if queues and not small_files.is_unclean:
+            self.problems += lost_queues(self.root, self.log, {queue.topic for queue in queues}, self.env)
         return StoreOverview(
             self.root,
             self.config,
-            StoreFiles.read(self.root, problems=self.problems, env=self.env),
+            small_files,
             self._log(extent),
             found,
             bool(queues),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 from logdex.cli.output import hint, note
-from logdex.cli.views.rocketmq.messages import MessagePrinter
+from logdex.cli.views.rocketmq.messages import MessagePrinter, tell_damage
 from logdex.errors import StoreError
 
 if TYPE_CHECKING:
     from logdex.rocketmq.message.stored_message import StoredMessage
+    from logdex.rocketmq.read.message_scan import LogScan
     from logdex.rocketmq.read.results import QueueInfo
     from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
@@ -40,24 +43,42 @@ def print_tail(
 
     found: list[tuple[int, StoredMessage]] = []
     is_good, newest = True, physical_offset
-    queues = snapshot.queues()
-    for queue in queues:
+    is_there = False
+    for queue in snapshot.queues():
         newest = _later(newest, _last_of(snapshot, queue))
         if topic not in (None, _text(queue.topic)) or queue_id not in (None, queue.queue_id):
             continue
+        is_there = True
         tail = snapshot.get_tail(queue.topic, queue.queue_id, count, passes, queue_offset or 0)
         found += tail.messages
         is_good = is_good and not tail.problems
         for problem in tail.problems:
             note(problem.message)
-    if not queues:
-        note(f"{snapshot.root} has no ConsumeQueue")
-        hint("logdex rebuild derives ConsumeQueues")
+    if not is_there:
+        whose = (
+            snapshot.root
+            if topic is None
+            else f"the topic {topic}" + ("" if queue_id is None else f", queue {queue_id},")
+        )
+        note(f"{whose} has no ConsumeQueue: the log is read, and logdex rebuild derives it")
+        scan = snapshot.scan(*bounds, start_offset=physical_offset, queue_offset=queue_offset)
+        found = _last_of_log(scan, count, printer)
+        newest = _later(newest, max((at for at, _ in found), default=None))
+        is_good = scan.end is None or tell_damage(scan.end, snapshot.root)
     if not is_good:
         hint(f"logdex verify {snapshot.root} lists all damage")
     for at, message in sorted(found, key=lambda pair: pair[0]):
         printer.print(message, at)
     return is_good, newest, frozenset([*(at for at, _ in found), *([] if newest is None else [newest])])
+
+
+def _last_of_log(scan: LogScan, count: int, printer: MessagePrinter) -> list[tuple[int, StoredMessage]]:
+    """Returns the last `count` wanted messages of each queue, from a scan."""
+    last: dict[tuple[bytes, int], deque[tuple[int, StoredMessage]]] = defaultdict(partial(deque, maxlen=count))
+    for at, message in scan.items():
+        if message.is_queued and printer.wants(message, at):
+            last[message.topic, message.queue_id].append((at, message))
+    return [each for tail in last.values() for each in tail]
 
 
 def _text(topic: bytes) -> str:
