@@ -9,7 +9,7 @@ from typing import Any
 
 from logdex.convert.columns.projection import SourceColumn, of_format
 from logdex.convert.columns.rocketmq import COLUMNS, NAMES, NEVER_NULL
-from logdex.errors import UsageError
+from logdex.errors import MissingFileError, UsageError
 from logdex.formats import FORMATS
 from logdex.frames import conditions as plain
 from logdex.frames.conditions import Condition, Conditions, highest, lowest
@@ -103,11 +103,16 @@ class StoreTable:
         if len(names) != len(paths):
             raise options.wrong("brokerName", f"give one name for each of the {len(paths)} stores")
         self.stores = []
+        unknown: list[MissingFileError] = []
         for path, name in zip(paths, names, strict=True):
             with self._open(path, env) as snapshot:
+                if look is None:  # a stream may begin before its topic
+                    unknown += self._unknown_topic(snapshot)
                 is_fast = self.read.mode == FAILFAST
                 frozen = freeze(snapshot, path, name, fail_fast=is_fast) if look is None else look(snapshot, path, name)
                 self.stores.append(frozen)
+        if len(unknown) == len(paths):
+            raise unknown[0]
 
     @property
     def columns(self) -> tuple[SourceColumn, ...]:
@@ -123,6 +128,13 @@ class StoreTable:
         env = self.read.env if self.read.storage else env
         snapshot: StoreSnapshot = open_snapshot(SOURCE, path, FORMAT, self._settings, env)
         return snapshot
+
+    def _unknown_topic(self, snapshot: StoreSnapshot) -> list[MissingFileError]:
+        try:
+            snapshot.require_known(self.options.topic)
+        except MissingFileError as error:
+            return [error]
+        return []
 
     # -- planning ---------------------------------------------------------------------------------
     def is_exact(self, condition: Condition) -> bool:

@@ -12,7 +12,7 @@ import pytest
 
 import logdex
 from logdex.convert.columns.rocketmq import NAMES
-from logdex.errors import CorruptError, UsageError, VanishedError
+from logdex.errors import CorruptError, MissingFileError, UsageError, VanishedError
 from logdex.frames.conditions import EQUAL, GREATER, Condition
 from logdex.layout.rocketmq import SYS_FLAG_COMPRESSED
 from logdex.spark.sources.rocketmq.table import StoreTable
@@ -57,7 +57,6 @@ def test_columns_and_parts(store: Path) -> None:
     ("options", "expected"),
     [
         ({"topic": "TopicA"}, range(40)),
-        ({"topic": "Other"}, []),
         ({"topic": "TopicA", "key": "k-6"}, [6]),
         ({"topic": "TopicA", "key": "u-7"}, [7]),
         ({"tag": "A || none"}, range(0, 40, 2)),
@@ -86,6 +85,14 @@ def test_options(store: Path, options: dict[str, str], expected: Any) -> None:
 def test_wrong_options(store: Path, options: dict[str, str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         table(store, **options)
+
+
+def test_a_misspelt_topic(store: Path, tmp_path: Path) -> None:
+    with pytest.raises(MissingFileError, match="no topic 'topica' .did you mean 'TopicA'"):
+        table(store, topic="topica")
+    other = build(tmp_path / "broker-b", [make_message(topic=b"Other", body=b"b", queue_offset=0)])
+    both = table(f"{store},{other}", topic="Other")
+    assert [row["brokerName"] for row in rows_of(both)] == ["broker-b"]
 
 
 def test_a_kafka_directory_is_refused(tmp_path: Path) -> None:
