@@ -39,7 +39,10 @@ FLIPS_A_WAY = 4
 WAYS = [*COMMANDS, "open", "arrow"]
 _UNGUARDED = ("offset", "leader_epoch")
 
-pytestmark = pytest.mark.usefixtures("bounded_memory")
+pytestmark = [
+    pytest.mark.usefixtures("bounded_memory"),
+    pytest.mark.filterwarnings("ignore::logdex.errors.IncompleteReadWarning"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -230,3 +230,9 @@ def test_consume_waits_for_more(tmp_path: Path) -> None:
         lines = run_json("consume", tmp_path, "--follow", "--limit", 150, "--topic", "orders", "--group", "G", *SMALL)
         thread.join()
         assert len({line["unique_key"] for line in lines}) == 150
+
+
+def test_a_group_whose_name_is_no_utf8(store: Path) -> None:
+    """A byte of a command line that is no UTF-8 comes as a surrogate."""
+    [*rows] = run_json("offsets", store, "--group", "\udcff", "--topic", "orders", *SMALL, *INDEX)
+    assert [row["offset"] for row in rows] == [None] * 4

@@ -20,7 +20,14 @@ from tests.interop import soak
 from tests.interop.kafka import peer
 from tests.java import QUICK
 
-pytestmark = [pytest.mark.needs_java, peer.needs_peers, pytest.mark.timeout(7200), pytest.mark.slow]
+pytestmark = [
+    pytest.mark.needs_java,
+    peer.needs_peers,
+    pytest.mark.timeout(7200),
+    pytest.mark.slow,
+    # Behind a kill the log is torn until the next start.
+    pytest.mark.filterwarnings("ignore::logdex.errors.IncompleteReadWarning"),
+]
 
 OLD = (("3.9.2", "kill"), ("3.9.2", "clean"))
 NEW = (("4.4.0", "kill"), ("4.4.0", "kill"), ("4.4.0", "clean"))

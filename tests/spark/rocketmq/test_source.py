@@ -49,6 +49,7 @@ def test_rows(spark: SparkSession, golden_store: Callable[..., Path]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::logdex.errors.IncompleteReadWarning")
 @pytest.mark.parametrize("name", golden.NAMES)
 def test_golden_stores(name: str, spark: SparkSession, golden_store: Callable[..., Path]) -> None:
     rows_match(spark, golden_store(name))

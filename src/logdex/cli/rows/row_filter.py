@@ -12,6 +12,7 @@ from logdex.cli.rows.shape import Row, RowShape
 from logdex.cli.times import parse_time
 from logdex.errors import UsageError
 from logdex.frames.conditions import Condition, Conditions
+from logdex.primitives.text import to_bytes
 
 _COMPARISON = re.compile(r"\s*([^\s=!<>]+)\s*(==|=|!=|<>|<=|>=|<|>)\s*(.*?)\s*", re.DOTALL)
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
@@ -115,7 +116,7 @@ class RowFilter(Generic[Row]):
         """Returns keys and values, and headers or properties as ``NAME=VALUE``."""
         texts = [value for of in self._shape.contents.values() if (value := of(row)) is not None]
         pairs = self._shape.pairs(row)
-        return texts + [name.encode("utf-8", "surrogateescape") + b"=" + (value or b"") for name, value in pairs]
+        return texts + [to_bytes(name) + b"=" + (value or b"") for name, value in pairs]
 
     def conditions(self) -> Conditions:
         """Returns the comparisons that a read plan can use. Each row is looked at again."""
@@ -130,7 +131,7 @@ def _text(value: bytes | None) -> str | None:
 def _search_of(text: str) -> Callable[[bytes], bool]:
     """Returns what looks for a text, or for a regular expression between slashes."""
     if len(text) < 2 or not (text.startswith("/") and text.endswith("/")):
-        wanted = text.encode("utf-8", "surrogateescape")
+        wanted = to_bytes(text)
         return lambda value: wanted in value
     try:
         search = re.compile(text[1:-1]).search

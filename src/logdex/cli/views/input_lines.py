@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from logdex.cli.rows.printer import END_OF
 from logdex.errors import LogdexError, UsageError
+from logdex.primitives.text import to_bytes
 
 T = TypeVar("T")
 
@@ -51,7 +52,7 @@ def bytes_of(fields: dict[str, Any], name: str) -> bytes | None:
     if encoded is None:
         if text is not None and not isinstance(text, str):
             raise UsageError(f"{name}_text is no text")
-        return None if text is None else text.encode("utf-8", "surrogateescape")
+        return None if text is None else to_bytes(text)
     try:
         return base64.b64decode(encoded, validate=True)
     except (TypeError, ValueError, binascii.Error) as error:

@@ -20,6 +20,7 @@ from logdex.errors import LogInUseError
 from logdex.io.atomic_file import TEMPORARY_SUFFIX
 from logdex.io.env import Env
 from logdex.io.process_lock import LockHolder, ProcessLock, lock_is_held, take_lock
+from logdex.primitives.text import to_bytes
 from logdex.rocketmq.consuming.allocation import allocate_averagely
 from logdex.rocketmq.consuming.home import consuming_lock, group_dir
 
@@ -139,7 +140,7 @@ def _remove(directory: str, name: str, env: Env) -> None:
 def _read(path: str, env: Env) -> Member:
     """What a live member's file states. Only Logdex writes it, and never while another reads it."""
     taken = json.loads(env.read_file(path, _FILE_SIZE_BYTES_MAX))
-    names = {text: text.encode("utf-8", "surrogateescape") for text in taken}
+    names = {text: to_bytes(text) for text in taken}
     queues = frozenset((names[text], queue_id) for text, ids in taken.items() for queue_id in ids)
     return Member(frozenset(names.values()), queues)
 

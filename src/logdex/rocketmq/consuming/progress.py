@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from logdex.errors import UsageError
+from logdex.primitives.text import to_bytes
 from logdex.rocketmq.files.config_files import ConsumerOffsets
 from logdex.rocketmq.read.results import QueueInfo
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
@@ -39,7 +40,7 @@ def progress_of(
     known = {(each.topic, each.queue_id): each for each in snapshot.queues()}
     names = {(own, each) for each, own in offsets.offsets if group in (None, _text(own)) and topic in (None, each)}
     if group is not None and topic is not None:
-        names.add((group.encode(), topic))
+        names.add((to_bytes(group), topic))
     rows = (_rows(own, each, offsets, known) for own, each in sorted(names))
     return [row for some in rows for row in some]
 

@@ -28,12 +28,12 @@ _RETRY_MAX_TIMES, _RETRY_QUEUE_NUMS, _DLQ_QUEUE_NUMS = 16, 1, 1
 
 def retry_topic_of(group: str) -> bytes:
     """The topic in which messages come again to a group."""
-    return f"{RETRY_PREFIX}{group}".encode()
+    return to_bytes(f"{RETRY_PREFIX}{group}")
 
 
 def dlq_topic_of(group: str) -> bytes:
     """The topic of the messages that a group has given up."""
-    return f"{DLQ_PREFIX}{group}".encode()
+    return to_bytes(f"{DLQ_PREFIX}{group}")
 
 
 def as_consumed(message: StoredMessage) -> StoredMessage:

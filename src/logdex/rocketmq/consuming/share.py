@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from logdex.primitives.text import to_bytes
 from logdex.rocketmq.consuming.consumer_offsets import ConsumerOffsetManager
 from logdex.rocketmq.consuming.local_offsets import LocalFileOffsetStore
 from logdex.rocketmq.consuming.membership import Membership, Queue
@@ -55,7 +56,7 @@ class GroupShare:
 
     def committed(self) -> Mapping[Queue, int]:
         """As `Share.committed`."""
-        group = self._group.encode()
+        group = to_bytes(self._group)
         found = self._offsets.read_settled().offsets.items()
         return {(topic, queue_id): at for (topic, own), ids in found if own == group for queue_id, at in ids.items()}
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from logdex.frames.conditions import Condition, Conditions, highest, lowest
+from logdex.primitives.text import to_bytes
 from logdex.rocketmq.read.read_filter import ReadFilter
 
 KEY = "key"
@@ -62,7 +63,7 @@ def _texts(conditions: Conditions, column: str, wanted: frozenset[bytes] | None)
     found = conditions.values(column)
     if found is None:
         return wanted
-    stored = frozenset(text.encode() for text in found)
+    stored = frozenset(to_bytes(text) for text in found)
     return stored if wanted is None else stored & wanted
 
 
@@ -79,4 +80,4 @@ def _only(values: Iterable[Any] | None) -> Any:
 def _key(conditions: Conditions) -> bytes | None:
     keys = conditions.values(KEY)
     key: str | None = _only(conditions.values("unique_key") if keys is None else keys)
-    return None if key is None else key.encode()
+    return None if key is None else to_bytes(key)

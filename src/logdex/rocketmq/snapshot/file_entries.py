@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.primitives.text import to_bytes
 from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue
 from logdex.rocketmq.geometry.index_geometry import IndexGeometry, infer_index_geometry, read_header
 from logdex.rocketmq.index_file.index_file import IndexFile
@@ -43,7 +44,7 @@ def file_entries(
 
 def _queue_entries(file: StorePath, first: int | None, env: Env) -> Iterator[dict[str, Any]]:
     topic, queue_id = file.topic or "", -1 if file.queue_id is None else file.queue_id
-    queue = ConsumeQueue(file.path, topic.encode("utf-8", "surrogateescape"), queue_id, env=env)
+    queue = ConsumeQueue(file.path, to_bytes(topic), queue_id, env=env)
     try:
         at = max(queue.start_offset, first or 0)
         while at < queue.max_offset:

@@ -19,6 +19,7 @@ from logdex import limits
 from logdex.errors import GeometryError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.layout.rocketmq import CHECKPOINT_FILE_SIZE_BYTES, PRE_BLANK_SIZE
+from logdex.primitives.text import to_bytes
 from logdex.rocketmq.consume_queue.consume_queue import ENTRY_SIZE_BYTES, ConsumeQueue
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.files.config_json import parse_config_json
@@ -60,7 +61,7 @@ def file_overview(file: StorePath, *, env: Env = DEFAULT_ENV) -> FileOverview:
 
 def _consume_queue(file: StorePath, size_bytes: int, env: Env) -> FileOverview:
     topic, queue_id = file.topic or "", -1 if file.queue_id is None else file.queue_id
-    queue = ConsumeQueue(file.path, topic.encode("utf-8", "surrogateescape"), queue_id, env=env)
+    queue = ConsumeQueue(file.path, to_bytes(topic), queue_id, env=env)
     try:
         end = queue.max_offset
         first, blank = _first_message(queue)

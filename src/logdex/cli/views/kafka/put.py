@@ -14,6 +14,7 @@ from logdex.cli.output import emit, emit_json, shown
 from logdex.cli.views.input_lines import bytes_of, made_of, objects_of
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV
+from logdex.primitives.text import to_bytes
 
 if TYPE_CHECKING:
     from logdex.kafka.batch.record import Header, Record
@@ -70,7 +71,7 @@ def _header(text: str) -> list[Any]:
     name, separator, value = text.partition("=")
     if not separator:
         raise UsageError(f"the header {text} has no value", hint="give --header NAME=VALUE")
-    return [name, value.encode("utf-8", "surrogateescape")]
+    return [name, to_bytes(value)]
 
 
 def _record(fields: dict[str, Any]) -> Record:

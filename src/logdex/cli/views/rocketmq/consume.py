@@ -14,6 +14,7 @@ from logdex.cli.views.rocketmq.messages import MESSAGES, MessagePrinter
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV
 from logdex.primitives.shown import counted
+from logdex.primitives.text import to_bytes
 
 if TYPE_CHECKING:
     from logdex.rocketmq.recognise.store_path import StorePath
@@ -50,7 +51,7 @@ def show(
     left, wanted = limit, RowFilter(MESSAGES, grep, where)
     with StoreSnapshot(found, **settings) as snapshot:
         snapshot.require_known(topic)
-        if not queue_ids(path, topic.encode("utf-8", "surrogateescape"), DEFAULT_ENV):
+        if not queue_ids(path, to_bytes(topic), DEFAULT_ENV):
             raise UsageError(f"{path} has no topic {topic}", hint=f"logdex info {path} lists the topics")
         require_queues(snapshot, DEFAULT_ENV)
         committed = ConsumerOffsetManager(path).read().file

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from logdex.cli.output import note, shown
 from logdex.cli.views.offset_rows import OffsetRow, print_offsets
 from logdex.errors import LogInUseError, UsageError
+from logdex.primitives.text import to_bytes
 
 if TYPE_CHECKING:
     from logdex.rocketmq.recognise.store_path import StorePath
@@ -37,7 +38,7 @@ def show(
     with StoreSnapshot(found, **settings) as snapshot:
         require_queues(snapshot, DEFAULT_ENV)
         manager = ConsumerOffsetManager(path, dialect=snapshot.config.dialect)
-        wanted = None if topic is None else topic.encode("utf-8", "surrogateescape")
+        wanted = None if topic is None else to_bytes(topic)
         read = manager.read()
         if read.file.remark is not None:
             note(read.file.remark)

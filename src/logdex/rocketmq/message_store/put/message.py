@@ -136,6 +136,26 @@ STORED = frozenset(
 """The statuses of messages that are in the log."""
 
 
+_REMARKS = {
+    PutMessageStatus.FLUSH_DISK_TIMEOUT: "stored, but not on disk within sync_flush_timeout_ms",
+    PutMessageStatus.FLUSH_SLAVE_TIMEOUT: "stored, but not at a slave in time",
+    PutMessageStatus.SLAVE_NOT_AVAILABLE: "stored, but there is no slave that is near enough",
+    PutMessageStatus.SERVICE_NOT_AVAILABLE: (
+        "the store takes no messages: it is closed, its disk is full or has failed, it is a slave, or this process "
+        "was forked from the one that opened it"
+    ),
+    PutMessageStatus.CREATE_MAPPED_FILE_FAILED: "the next CommitLog file cannot be made",
+    PutMessageStatus.MESSAGE_ILLEGAL: (
+        "the topic has more than 127 bytes (255 in stores that have longer ones), the body is None, the body or the "
+        "message is longer than max_message_size or than a CommitLog file, the message has the flag or the property of "
+        "an inner batch, or a batch has transactional or delayed messages"
+    ),
+    PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: "the properties, with keys and tags, have more than 32,767 bytes",
+    PutMessageStatus.OS_PAGE_CACHE_BUSY: "page_cache_busy says that the machine cannot take more now",
+    PutMessageStatus.WHEEL_TIMER_NOT_ENABLE: "the message is for a time, and this store has no timer wheel",
+}
+
+
 class PutMessageResult(NamedTuple):
     """The outcome of a put. Of a batch, the offsets are those of its first message, and
     `size_bytes` that of all. Without a stored message the offsets are -1."""
@@ -156,6 +176,12 @@ class PutMessageResult(NamedTuple):
     def is_stored(self) -> bool:
         """Whether the messages are in the log."""
         return self.status in STORED
+
+    @property
+    def remark(self) -> str:
+        """What the status means in this store, in words; empty for PUT_OK and for statuses that
+        only a broker returns."""
+        return _REMARKS.get(self.status, "")
 
     @property
     def msg_id(self) -> str | None:

@@ -38,6 +38,7 @@ def test_the_engines_checks(message: Message, status: PutMessageStatus, tmp_path
         put = store.put_message(message)
         assert put.status is status
         assert put.is_stored == (status is PutMessageStatus.PUT_OK)
+        assert bool(put.remark) == (not put.is_stored)
         assert store.max_phy_offset == put.size_bytes
 
 
