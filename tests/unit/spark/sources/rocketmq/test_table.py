@@ -88,7 +88,7 @@ def test_wrong_options(store: Path, options: dict[str, str], said: str) -> None:
 
 
 def test_a_misspelt_topic(store: Path, tmp_path: Path) -> None:
-    with pytest.raises(MissingFileError, match="no topic 'topica' .did you mean 'TopicA'"):
+    with pytest.raises(MissingFileError, match=r"no topic 'topica' .did you mean 'TopicA'"):
         table(store, topic="topica")
     other = build(tmp_path / "broker-b", [make_message(topic=b"Other", body=b"b", queue_offset=0)])
     both = table(f"{store},{other}", topic="Other")
