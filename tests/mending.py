@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -142,6 +143,10 @@ class Mending:
         """Copies the backup that is named."""
         shutil.copy(found.group(1), path)
 
+    def move(self, _path: Path, finding: Finding, _found: re.Match[str]) -> None:
+        """Runs mv."""
+        subprocess.run(shlex.split(finding["mend"]), check=True)
+
 
 def _remove(path: Path) -> None:
     if path.is_dir():
@@ -158,6 +163,7 @@ _ACTIONS: list[tuple[str, Action]] = [
     (r"remove this line, and lower the count in line 2 by one", Mending.remove_line),
     (r"remove the file", Mending.remove),
     (r"move the (file out of the directory|checkpoint away)", Mending.move_away),
+    (r"mv ", Mending.move),
     (r"look at what it is, and move it away", Mending.move_away),
     (r"look at what it is, and put an empty file in its place", Mending.empty),
     (r"copy (.+) over it: the broker falls back on that", Mending.copy),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection
 
+from logdex.errors import CorruptError, CrcMismatchError
 from logdex.jobs.findings import Finding, FindingCollector
 from logdex.jobs.journal import UNFINISHED_CHECK
+from logdex.rocketmq.commit_log.log_end import UNREADABLE
 
 CHECKS = {
     "abort": "abort is a small file",
@@ -132,3 +134,24 @@ MOVE_AWAY = "look at what it is, and move it away"
 RESTORE = "restore this file from a replica or a backup"
 RESTORE_MESSAGE = f"{RESTORE}; if the message is right, logdex rebuild derives its entries anew"
 CUT_AT_START = "nothing, if these messages may go: a broker's next start cuts the log here"
+
+DAMAGE_TEXTS = {
+    "message-crc": "the body's CRC is wrong",
+    "message-delay": "the property DELAY is no number: the engine's dispatch stops here",
+    "message-lengths": "the message's parts do not add up to its size",
+    "message-magic": "no message starts here, and messages follow",
+    "message-size": "no possible message size, and messages follow",
+    "unreadable": "the bytes from here on cannot be read",
+}
+"""What is wrong with a message that violates a check of it."""
+
+
+def check_of(error: CorruptError) -> str:
+    """Returns the check that an error of a message violates."""
+    if isinstance(error, CrcMismatchError):
+        return "message-crc"
+    if error.field == "total_size" and not isinstance(error.expected, int):
+        return "message-size"
+    if error.field == UNREADABLE:
+        return "unreadable"
+    return {"magic": "message-magic", "DELAY": "message-delay"}.get(error.field or "", "message-lengths")

@@ -6,46 +6,25 @@ after it if more messages follow.
 
 from __future__ import annotations
 
-import posixpath
-import shlex
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
-from logdex.errors import CorruptError, CrcMismatchError, UnreadableError, VanishedError
+from logdex.errors import UnreadableError, VanishedError
 from logdex.io.env import Env
 from logdex.io.mapped.mapping import take_unreadable
 from logdex.io.mapped.partly_loaded import load
-from logdex.layout.rocketmq import BLANK, BLANK_MAGIC, FILE_NAME_DIGITS, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
+from logdex.layout.rocketmq import BLANK, BLANK_MAGIC, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
-from logdex.rocketmq.commit_log.log_end import UNREADABLE, EndKind, LogEnd, next_file_or_end, unreadable_end, zeros_at
-from logdex.rocketmq.commit_log.misnamed import stated_start
+from logdex.rocketmq.commit_log.log_end import EndKind, LogEnd, next_file_or_end, unreadable_end, zeros_at
 from logdex.rocketmq.scan.log_bytes import LogBytes
 from logdex.rocketmq.scan.resume import Named, find_behind
 from logdex.rocketmq.scan.scanner import Scanner, Window
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.at_start import AtStart
-from logdex.rocketmq.verify.checks import CUT_AT_START, MOVE_AWAY, RESTORE, Collector
+from logdex.rocketmq.verify.checks import CUT_AT_START, DAMAGE_TEXTS, RESTORE, Collector, check_of
 from logdex.rocketmq.verify.damage import OFFSET_MAX, Damage
 from logdex.rocketmq.verify.small_files import check_foreign
-
-_TEXTS = {
-    "message-crc": "the body's CRC is wrong",
-    "message-delay": "the property DELAY is no number: the engine's dispatch stops here",
-    "message-lengths": "the message's parts do not add up to its size",
-    "message-magic": "no message starts here, and messages follow",
-    "message-size": "no possible message size, and messages follow",
-    "unreadable": "the bytes from here on cannot be read",
-}
-
-
-def _check_of(error: CorruptError) -> str:
-    if isinstance(error, CrcMismatchError):
-        return "message-crc"
-    if error.field == "total_size" and not isinstance(error.expected, int):
-        return "message-size"
-    if error.field == UNREADABLE:
-        return "unreadable"
-    return {"magic": "message-magic", "DELAY": "message-delay"}.get(error.field or "", "message-lengths")
+from logdex.rocketmq.verify.wrong_names import well_named
 
 
 def _blank_of(file: CommitLogFile, position: int, head: bytes) -> tuple[int, int]:
@@ -99,14 +78,14 @@ class LogPass:
         self._is_growing = False
         """Whether a broker writes the log: the pass ends where the log ended at the start."""
         self._pending: _Stop | None = None
-        self._elsewhere: dict[int, CommitLogFile] = {}
-        """The files with a wrong name, by the offsets at which their messages lie."""
+        self._elsewhere: frozenset[int] = frozenset()
+        """Where the messages of files with wrong names lie."""
 
     def windows(self) -> Iterator[Window]:
         """Yields windows of all readable messages."""
         check_foreign(self.log, self._out, self._env)
         previous: CommitLogFile | None = None
-        files = self._well_named()
+        files, self._elsewhere = well_named(self.log, self._out, self._env)
         self._add_elsewhere(0, files[0].start_offset if files else OFFSET_MAX)
         for file in files:
             error = self.log.unusable.get(file.start_offset)
@@ -133,28 +112,6 @@ class LogPass:
             last = self.log.files[0] if previous is None else previous
             self.end = zeros_at(last, 0 if previous is None else last.size_bytes)
         self._end()
-
-    def _well_named(self) -> list[CommitLogFile]:
-        """Returns the files whose messages lie where the names say; reports the others."""
-        well_named = []
-        for file in self.log.files:
-            stated = None if file.start_offset in self.log.unusable else stated_start(self.log, file)
-            if stated is None:
-                well_named.append(file)
-                continue
-            right = f"{posixpath.dirname(file.path)}/{stated:0{FILE_NAME_DIGITS}d}"
-            if is_new := not self._env.exists(right):
-                self._elsewhere[stated] = file
-            self._out.find(
-                "commit-log-name",
-                file.path,
-                0,
-                "the messages of this file lie elsewhere in the log",
-                expected=posixpath.basename(right),
-                found=posixpath.basename(file.path),
-                mend=f"mv {shlex.quote(file.path)} {shlex.quote(right)}" if is_new else MOVE_AWAY,
-            )
-        return well_named
 
     def _add_elsewhere(self, start: int, end: int) -> None:
         """Adds to the damage what the files with wrong names hold of a range."""
@@ -407,9 +364,9 @@ class LogPass:
     def _report_message(self, end: LogEnd, mend: str) -> None:
         error = end.error
         assert error is not None  # every stop except zeros has an error
-        check = _check_of(error)
+        check = check_of(error)
         self._out.find(
-            check, end.path, error.position, _TEXTS[check], expected=error.expected, found=error.found, mend=mend
+            check, end.path, error.position, DAMAGE_TEXTS[check], expected=error.expected, found=error.found, mend=mend
         )
 
     def _end(self) -> None:
