@@ -108,9 +108,8 @@ class LogPass:
                     self._end_before_growth(file)
             if self._is_growing:
                 break
-        if previous is None or self.end is None:  # only files with wrong names are left
-            last = self.log.files[0] if previous is None else previous
-            self.end = zeros_at(last, 0 if previous is None else last.size_bytes)
+        if self.end is None:  # all files behind have wrong names
+            self.end = zeros_at(files[-1], files[-1].size_bytes) if files else zeros_at(self.log.files[0], 0)
         self._end()
 
     def _add_elsewhere(self, start: int, end: int) -> None:
