@@ -12,10 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from logdex.errors import CorruptError, OffsetOutOfRangeError, TruncatedError, UsageError
+from logdex.errors import CorruptError, OffsetOrderError, OffsetOutOfRangeError, TruncatedError, UsageError
 from logdex.kafka.batch.record import Record
 from logdex.kafka.batch.record_batch import RecordBatch, decode_batch
 from logdex.kafka.read.committed import AbortedTransactions, find_aborted
+from logdex.kafka.scan.rising_batches import CONTRADICTION
 from logdex.kafka.segment.file_records import UP_TO_MAGIC_SIZE_BYTES, stated_size
 from logdex.kafka.segment.log_segment import LogSegment, SegmentRead
 from logdex.kafka.segment.log_segments import floor_segment
@@ -112,8 +113,10 @@ def _segments_from(view: LogView, offset: int) -> Iterator[LogSegment]:
 
 
 def _batches_of(read: SegmentRead, segment: LogSegment, end_offset: int) -> Iterator[RecordBatch]:
-    """Yields the whole batches of `read` that lie below `end_offset`."""
+    """Yields the whole batches of `read` that lie below `end_offset`. Raises `OffsetOrderError` if
+    their offsets do not rise, because no checksum covers a batch's base offset."""
     data, at = read.data, 0
+    before: RecordBatch | None = None
     while at + UP_TO_MAGIC_SIZE_BYTES <= len(data):
         size = stated_size(data, at)
         if size > len(data) - at:
@@ -126,10 +129,30 @@ def _batches_of(read: SegmentRead, segment: LogSegment, end_offset: int) -> Iter
             raise
         batch = replace(batch, position=position)
         batch.check_crc()  # before its offsets are used
+        if before is not None and batch.base_offset <= before.last_offset and not _is_again(batch, before):
+            raise _contradiction(batch, before.last_offset + 1, segment)
         if batch.last_offset >= end_offset:
+            following = next(segment.log.headers(position + size), None)
+            if following is not None and following.last_offset < batch.base_offset:
+                raise _contradiction(batch, following.base_offset - 1, segment)
             return
         yield batch
+        before = batch
         at += size
+
+
+def _is_again(batch: RecordBatch, before: RecordBatch) -> bool:
+    """Whether a batch is the one before it a second time, perhaps without its records: compaction
+    may leave it, and brokers serve it."""
+    is_same = (batch.base_offset, batch.last_offset) == (before.base_offset, before.last_offset)
+    return is_same and (batch.crc == before.crc or 0 in (batch.count, before.count))
+
+
+def _contradiction(batch: RecordBatch, expected: int, segment: LogSegment) -> OffsetOrderError:
+    path, found = segment.log.path, batch.base_offset
+    return OffsetOrderError(
+        CONTRADICTION, path=path, position=batch.position, field="base_offset", expected=expected, found=found
+    )
 
 
 def collect_aborted(view: LogView, offset: int, upper_offset: int) -> list[AbortedTxn]:
