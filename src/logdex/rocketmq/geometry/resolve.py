@@ -13,7 +13,15 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Unpack
 
-from logdex.errors import CorruptError, GeometryError, LogdexError, MissingFileError, NotAStoreError, UsageError
+from logdex.errors import (
+    CorruptError,
+    GeometryError,
+    LogdexError,
+    MissingFileError,
+    NotAStoreError,
+    StorageError,
+    UsageError,
+)
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.jobs.settings import require_known
 from logdex.rocketmq.commit_log.commit_log import CommitLog
@@ -273,7 +281,10 @@ def _resolve_queue_size(root: str, stated: int | None, said: _Said, env: Env) ->
     ConsumeQueues that have files, else the default."""
     sizes: Counter[int] = Counter()
     for _, _, directory in discover_queues(root, env=env):
-        files = list_offset_files(env, directory).files
+        try:
+            files = list_offset_files(env, directory).files
+        except StorageError:
+            continue  # verify reports it, and other queues tell the size
         if stated is not None and len(files) > 1:
             _require_agreement("mappedFileSizeConsumeQueue", _whole_entries(stated), files, directory)
         size = infer_file_size(files, unit_bytes=ENTRY_SIZE_BYTES)

@@ -7,7 +7,7 @@ wait for offsets that never come.
 
 from __future__ import annotations
 
-from logdex.errors import StoreError, UnusableFileError
+from logdex.errors import StorageError, StoreError
 from logdex.io.env import Env
 from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue, discover_queues
 from logdex.rocketmq.files.store_files import CONSUME_QUEUE_DIR
@@ -35,7 +35,7 @@ def carry_over_queues(
             queue = ConsumeQueue(source, topic, queue_id, file_size_bytes=size, env=env)
             is_expired = _is_expired(queue, min_offset)
             queue.close()
-        except UnusableFileError as error:
+        except StorageError as error:
             report.losses.append(f"{error.message}: this ConsumeQueue, of which the log has no message, is left out")
             continue
         except StoreError:

@@ -26,6 +26,7 @@ _PUT_AGAIN = "the message is in the log, logdex cat shows it: put it again if co
 _ENTRY = CONSUME_QUEUE_ENTRY.size_bytes
 _OPEN_FILES_MAX = 96
 """Enough to find most queues' files open, and well below a limit of 256 descriptors."""
+_LET_READ = "check its owner, its mode and the disk"
 
 
 class QueueSet:
@@ -89,6 +90,9 @@ class QueueSet:
             try:
                 disk = QueueDisk(directory, size, self._env, self._open, self._find_unreadable) if has else None
             except MissingFileError:  # a broker has removed it meanwhile
+                disk = None
+            except StorageError as error:  # its messages are then without a ConsumeQueue, too
+                self._out.find("unreadable", error.path, 0, "this directory cannot be listed", mend=_LET_READ)
                 disk = None
             if disk is not None and not disk.files:
                 disk = None
