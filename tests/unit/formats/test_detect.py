@@ -179,6 +179,25 @@ def test_a_kafka_log_under_another_name(name: str, root: Path, tmp_path: Path) -
         PartitionSnapshot(odd)
 
 
+def test_a_log_of_old_messages_under_another_name(golden_log: Callable[[str], Path], tmp_path: Path) -> None:
+    logs = [path for path in golden_log("tiny-legacy").rglob("*.log") if path.stat().st_size]
+    assert logs
+    for number, path in enumerate(logs):
+        odd = Path(shutil.copy(path, tmp_path / f"old-{number}"))
+        with pytest.raises(NotAStoreError, match=r"a Kafka \.log file under another name"):
+            detect(odd)
+
+
+def test_other_files_of_a_store_are_no_kafka_log(golden_store: Callable[[str], Path], tmp_path: Path) -> None:
+    store = golden_store("tiny-5.5.0")
+    files = [store / "checkpoint", *(store / "index").iterdir(), *(store / "consumequeue").rglob("0*0")]
+    for number, path in enumerate(files):
+        odd = Path(shutil.copy(path, tmp_path / f"other-{number}"))
+        with pytest.raises(NotAStoreError) as caught:
+            detect(odd)
+        assert "Kafka .log file under another name" not in caught.value.message
+
+
 def test_settings_of_the_other_format_are_refused(root: Path) -> None:
     wrong: dict[str, Any]
     for name, setting, whose in (("store", "kafka_version", "Kafka"), ("logs/orders-0", "max_index_num", "RocketMQ")):

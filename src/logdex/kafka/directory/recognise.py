@@ -17,7 +17,14 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import PathLook, StrPath
 from logdex.kafka.files import file_names as files
 from logdex.kafka.files.file_names import PartitionName, parse_offset_file, parse_partition_dir
-from logdex.layout.kafka import LEGACY_SIZE_MIN_V0, LOG_OVERHEAD_SIZE_BYTES, MAGIC_V2, RECORD_BATCH
+from logdex.layout.kafka import (
+    LEGACY_RECORD_V0,
+    LEGACY_RECORD_V1,
+    LEGACY_SIZE_MIN_V0,
+    LOG_OVERHEAD_SIZE_BYTES,
+    MAGIC_V2,
+    RECORD_BATCH,
+)
 
 _PARTITION_FILES = {files.PARTITION_METADATA, files.LEADER_EPOCH_CHECKPOINT}
 _AT_MAGIC = RECORD_BATCH.offset_of("magic")
@@ -127,7 +134,18 @@ def _first_offset(look: PathLook) -> int | None:
     magic = head[_AT_MAGIC]
     least = RECORD_BATCH.size_bytes - LOG_OVERHEAD_SIZE_BYTES if magic == MAGIC_V2 else LEGACY_SIZE_MIN_V0
     is_batch = offset >= 0 and magic <= MAGIC_V2 and least <= length <= size - LOG_OVERHEAD_SIZE_BYTES
-    return offset if is_batch else None
+    return offset if is_batch and (magic == MAGIC_V2 or _is_legacy_message(head, length)) else None
+
+
+def _is_legacy_message(head: bytes, length: int) -> bool:
+    """Whether the lengths of the key and the value of a message of magic 0 or 1 add up to its own.
+    Other files, too, have a zero in the place of the magic."""
+    at = (LEGACY_RECORD_V1 if head[_AT_MAGIC] else LEGACY_RECORD_V0).size_bytes
+    at += 4 + max(int.from_bytes(head[at : at + 4], "big", signed=True), 0)
+    end = LOG_OVERHEAD_SIZE_BYTES + length
+    if at + 4 > len(head):
+        return at + 4 <= end
+    return at + 4 + max(int.from_bytes(head[at : at + 4], "big", signed=True), 0) == end
 
 
 def _file(look: PathLook) -> KafkaPath | None:
