@@ -112,6 +112,9 @@ def test_a_topic_without_a_consume_queue_is_named_and_its_tail_read_from_the_log
     looked = run("info", root, *FLAGS)
     assert "the topic t has messages, one at offset" in looked.stderr
     assert looked.exit_code == 1
+    checked = run("verify", root, *FLAGS)
+    assert "mend: logdex rebuild " in checked.stdout
+    assert "--in-place instead replaces them" in checked.stderr
     assert run("info", store, *FLAGS).exit_code == 0
     shutil.rmtree(root / "consumequeue")
     assert numbers(root, "--tail", 2) == [196, 197, 198, 199]

@@ -11,7 +11,7 @@ from logdex.cli.app import PROBLEMS_FOUND, app, epilog
 from logdex.cli.engines import Engine, EngineOption, JobsOption, MasterOption, runner_of
 from logdex.cli.find_view import find
 from logdex.cli.options import PathOptions, path_command
-from logdex.cli.output import emit, emit_json, fail, human_size
+from logdex.cli.output import emit, emit_json, fail, hint, human_size, note
 from logdex.formats import format_of
 from logdex.io.env import DEFAULT_ENV
 from logdex.primitives.shown import counted
@@ -81,6 +81,9 @@ def _print(report: VerifyReport, of_what: str) -> None:
     emit(f"{counted(count, 'finding') if count else 'No findings'} in {looked}, {files}, {report.seconds:.1f} s")
     if report.truncated:
         emit(f"{counted(report.truncated, 'finding')} not shown: --max-findings shows more")
+    if any(" --output DIR" in finding.mend for finding in report.findings):
+        note("--output DIR writes new files there and leaves the ones here as they are")
+        hint("--in-place instead replaces them, and keeps the old ones under names with the date")
 
 
 def _print_finding(finding: Finding) -> None:
