@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from logdex.errors import UsageError
+
 
 def to_bytes(text: bytes | str) -> bytes:
-    """`text` in UTF-8. Bytes are returned unchanged."""
-    return text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
+    """Returns `text` in UTF-8, and bytes unchanged. Raises `UsageError` for anything else."""
+    if isinstance(text, bytes):
+        return text
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except (AttributeError, UnicodeEncodeError):
+        raise UsageError(f"{text!r} is neither text nor bytes", hint="give a str or bytes") from None

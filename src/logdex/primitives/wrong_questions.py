@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from operator import index
 
 from logdex.errors import MissingFileError, UsageError
 
@@ -45,6 +46,7 @@ def _listed(known: Sequence[int]) -> str:
 
 def require_times(begin_ms: int | None, end_ms: int | None) -> None:
     """Raises `UsageError` if the first time is later than the second."""
+    require_longs(begin_ms=begin_ms, end_ms=end_ms)
     if begin_ms is not None and end_ms is not None and begin_ms > end_ms:
         raise UsageError(
             f"the time to begin at, {begin_ms}, is later than the time to end at, {end_ms}",
@@ -53,10 +55,25 @@ def require_times(begin_ms: int | None, end_ms: int | None) -> None:
 
 
 def require_longs(**numbers: int | None) -> None:
-    """Raises `UsageError` for a number that no offset and no time can have."""
+    """Raises `UsageError` for a number that no offset and no time can have, and for what is no
+    whole number."""
     for name, number in numbers.items():
-        if number is not None and not -LONG_MAX - 1 <= number <= LONG_MAX:
+        if number is None:
+            continue
+        try:
+            index(number)
+        except TypeError:
+            raise UsageError(f"{name} is {number!r}", hint="give a whole number") from None
+        if not -LONG_MAX - 1 <= number <= LONG_MAX:
             raise UsageError(f"{name} is {number}", hint=f"the largest number is {LONG_MAX}")
+
+
+def require_counts(**numbers: int | None) -> None:
+    """Raises `UsageError` for what cannot be a number of things."""
+    require_longs(**numbers)
+    for name, number in numbers.items():
+        if number is not None and number < 0:
+            raise UsageError(f"{name} is {number}", hint="give 0 or more")
 
 
 def nearest(name: str, by_lower: Mapping[str, str], all_names: Iterable[str]) -> str:

@@ -21,6 +21,7 @@ from logdex.kafka.segment.file_records import UP_TO_MAGIC_SIZE_BYTES, stated_siz
 from logdex.kafka.segment.log_segment import LogSegment, SegmentRead
 from logdex.kafka.segment.log_segments import floor_segment
 from logdex.kafka.segment.transaction_index import AbortedTxn
+from logdex.primitives.wrong_questions import require_counts, require_longs
 
 READ_UNCOMMITTED = "read_uncommitted"
 READ_COMMITTED = "read_committed"
@@ -58,9 +59,9 @@ def read_batches(view: LogView, offset: int, max_bytes: int) -> list[RecordBatch
     """Returns batches from the one that holds `offset` (or the next one) on, with their checksums
     checked. They have at most `max_bytes` together, but the first is returned whatever its size.
     The first may begin before `offset`; none reaches `end_offset`."""
+    require_longs(offset=offset)
+    require_counts(max_bytes=max_bytes)
     view.check_offset(offset)
-    if max_bytes < 0:
-        raise UsageError(f"max_bytes is {max_bytes}", hint="say 0 or more")
     if offset >= view.end_offset:
         return []
     found: list[RecordBatch] = []

@@ -55,5 +55,5 @@ def filter_of(options: FilterOptions) -> ReadFilter:
     and for numbers that no record has."""
     wanted = ReadFilter(**options)
     require_times(wanted.begin_ms, wanted.end_ms)
-    require_longs(begin_ms=wanted.begin_ms, end_ms=wanted.end_ms, offset=wanted.offset, end_offset=wanted.end_offset)
+    require_longs(offset=wanted.offset, end_offset=wanted.end_offset)
     return wanted

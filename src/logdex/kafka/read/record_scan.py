@@ -16,7 +16,7 @@ from typing import ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from logdex.errors import CorruptError, UsageError, VanishedError
+from logdex.errors import CorruptError, VanishedError
 from logdex.frames.conditions import Conditions
 from logdex.frames.scan_frames import ScanFrames
 from logdex.jobs.look_again import LOOKS_MAX
@@ -33,6 +33,7 @@ from logdex.kafka.read.steady import PartitionView
 from logdex.kafka.scan.scanner import EndKind, ScanEnd
 from logdex.kafka.segment.log_segment import LogSegment
 from logdex.kernels.kafka.batch_columns import Int64s
+from logdex.primitives.wrong_questions import require_counts
 
 _RECORD_FIELDS = tuple(field.name for field in fields(Record))
 _TIMESTAMP_TYPES = {kind.value: kind for kind in TimestampType}
@@ -110,9 +111,8 @@ class KafkaScan(ScanFrames, Generic[Partition]):
     """All records of the partition below this offset were read, or are not wanted."""
 
     def __post_init__(self) -> None:
-        """Raises `UsageError` for a negative limit."""
-        if self.limit is not None and self.limit < 0:
-            raise UsageError(f"limit is {self.limit}", hint="say 0 or more")
+        """Raises `UsageError` for a limit that is no number of records."""
+        require_counts(limit=self.limit)
 
     @property
     def is_good(self) -> bool:

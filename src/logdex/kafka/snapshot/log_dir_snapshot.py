@@ -27,7 +27,7 @@ from logdex.kafka.read.record_scan import KafkaScan
 from logdex.kafka.settings.log_config import LogConfig, LogSettings, make_config
 from logdex.kafka.snapshot.partition_snapshot import Key, PartitionSnapshot
 from logdex.primitives.shown import counted, repr_of
-from logdex.primitives.wrong_questions import require_longs, require_times, unknown_part, unknown_topic
+from logdex.primitives.wrong_questions import require_counts, require_times, unknown_part, unknown_topic
 
 
 class LogDirSnapshot:
@@ -187,7 +187,7 @@ class LogDirSnapshot:
             return ((each, record) for record in found)
 
         merged = heapq.merge(*map(answers, self._some(topic, partition)), key=lambda found: -found[1].timestamp_ms)
-        require_longs(max=max)
+        require_counts(max=max)
         return [*islice(merged, max)]
 
     def close(self) -> None:

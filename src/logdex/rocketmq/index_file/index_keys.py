@@ -39,7 +39,7 @@ Keys = Sequence[bytes | str] | KeyBatch | npt.NDArray[np.int32]
 
 def key_prefix(topic: bytes | str, index_type: str | None = None) -> bytes:
     """Returns the prefix of a key that is hashed: `topic#`, or `topic#T#` for tags."""
-    return to_bytes(topic) + b"#" + (index_type.encode() + b"#" if index_type else b"")
+    return to_bytes(topic) + b"#" + (to_bytes(index_type) + b"#" if index_type else b"")
 
 
 def key_hash_of(topic: bytes | str, key: bytes | str, index_type: str | None = None) -> int:

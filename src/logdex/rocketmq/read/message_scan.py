@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from logdex.errors import CorruptError, UsageError
+from logdex.errors import CorruptError
 from logdex.frames.conditions import Conditions
 from logdex.frames.scan_frames import ScanFrames
 from logdex.primitives.shown import repr_of
+from logdex.primitives.wrong_questions import require_counts
 from logdex.rocketmq.commit_log.log_end import LogEnd, next_file_or_end
 from logdex.rocketmq.message.stored_message import StoredMessage, decode_message
 from logdex.rocketmq.read.narrow import narrowed
@@ -70,8 +71,7 @@ class LogScan(ScanFrames):
         time_slack_ms: int | None = None,
         find_source: Callable[[ReadFilter], PlanSource] | None = None,
     ) -> None:
-        if limit is not None and limit < 0:
-            raise UsageError(f"limit is {limit}", hint="say 0 or more")
+        require_counts(limit=limit)
         self.wanted = wanted
         self.limit = limit
         self.end: LogEnd | None = None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from logdex.io.env import Env
 from logdex.primitives.text import to_bytes
+from logdex.primitives.wrong_questions import require_counts, require_longs
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.tag_filter import TagFilter
 from logdex.rocketmq.message.stored_message import StoredMessage
@@ -51,6 +52,7 @@ class QueueReads:
     ) -> GetMessageResult:
         """Reads messages through the ConsumeQueue from queue offset `offset` on. Returns them with
         the engine's status. `tags` is ``a || b``, or ``*`` for all."""
+        require_longs(queue_id=queue_id, offset=offset, max_count=max_count, max_bytes=max_bytes)
         with self._counted() as results:
             with self._queue(to_bytes(topic), queue_id) as (view, log):
                 found = get_message(view, log, offset, max_count, max_bytes, TagFilter.parse(tags))
@@ -68,6 +70,8 @@ class QueueReads:
         """Reads the last `count` messages of a queue for which `passes` returns True, given the
         physical offset and the message, backwards through the ConsumeQueue; none if there is no
         such queue."""
+        require_longs(queue_id=queue_id, first_offset=first_offset)
+        require_counts(count=count)
         with self._queue(to_bytes(topic), queue_id) as (view, log):
             return QueueTail() if view is None else read_tail(view, log, count, passes, first_offset)
 
@@ -89,6 +93,7 @@ class QueueReads:
         `CorruptError` for a damaged message before which there is none to return, and `UsageError`
         for an unknown column or a `max_count` below 1.
         """
+        require_longs(queue_id=queue_id, offset=offset, max_count=max_count)
         if self._column_reader is None:
             from logdex.rocketmq.read.queue_columns import ColumnReader
 

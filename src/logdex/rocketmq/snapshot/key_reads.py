@@ -8,7 +8,7 @@ from abc import abstractmethod
 from logdex import limits
 from logdex.errors import UsageError
 from logdex.io.env import Env
-from logdex.primitives.wrong_questions import require_times
+from logdex.primitives.wrong_questions import require_longs, require_times
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.commit_log.log_end import LogEnd
 from logdex.rocketmq.index_file.index_keys import TAG_INDEX_TYPE
@@ -87,6 +87,7 @@ class KeyReads(QueueReads):
         Raises `MissingFileError`, with the nearest name, for an unknown topic, unless
         `broker_semantics` are asked for.
         """
+        require_longs(begin_ms=begin_ms, end_ms=end_ms, max=max, cursor=cursor)
         question = KeyQuestion.of(topic, key, begin_ms, end_ms, index_type)
         source = self._query_source(() if broker_semantics else self.missing_ranges(index_type))
         if broker_semantics and (scan_missing or cursor is not None):

@@ -298,7 +298,7 @@ class StoreSnapshot(KeyReads):
         `UsageError` for `begin_ms` after `end_ms`.
         """
         require_times(begin_ms, end_ms)
-        require_longs(begin_ms=begin_ms, end_ms=end_ms, start_offset=start_offset, queue_offset=queue_offset)
+        require_longs(queue_id=queue_id, start_offset=start_offset, queue_offset=queue_offset)
         self.require_known(topic, queue_id)
         self._require_before_end(start_offset)
         wanted = ReadFilter(
