@@ -25,12 +25,12 @@ def test_text_and_bytes() -> None:
 @pytest.mark.parametrize("number", ["1", 1.0, b"1", [], float("nan"), LONG_MAX + 1, -LONG_MAX - 2])
 def test_what_is_no_whole_number(number: Any) -> None:
     for require in (require_longs, require_counts):
-        with pytest.raises(UsageError, match="^offset is "):
+        with pytest.raises(UsageError, match=r"^offset is "):
             require(offset=number)
 
 
 def test_whole_numbers() -> None:
-    require_longs(offset=-LONG_MAX - 1, time_ms=None, queue_id=np.int32(3))
+    require_longs(offset=-LONG_MAX - 1, time_ms=None, queue_id=np.int32(3))  # type: ignore[arg-type]
     require_counts(limit=0, max_count=LONG_MAX)
     with pytest.raises(UsageError, match="limit is -1"):
         require_counts(limit=-1)
