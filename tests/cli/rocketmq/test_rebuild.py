@@ -120,7 +120,7 @@ def test_in_place_says_what_it_does_and_keeps_what_was_there(golden_copy: Any) -
 def test_in_place_is_refused_while_a_broker_holds_the_lock(golden_copy: Any) -> None:
     store = golden_copy("tiny-5.5.0")
     before = tree_hash(store)
-    with held_elsewhere(store / "lock"):
+    with held_elsewhere(store / "lock", size_bytes=1):
         result = run("rebuild", store, "--in-place")
         assert result.exit_code == 2
         assert "a broker runs on this store" in result.stderr

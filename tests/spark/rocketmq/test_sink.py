@@ -30,7 +30,7 @@ def test_batch_writes(spark: SparkSession, tmp_path: Path) -> None:
         assert len(snapshot.query_message("t", "k-7").messages) == 2
     with pytest.raises(Exception, match="cannot overwrite a log"):
         rows.write.format("rocketmq_store").mode("overwrite").save(path)
-    with MessageStore.open(path), pytest.raises(Exception, match="a broker runs on this store"):
+    with MessageStore.open(path), pytest.raises(Exception, match="another process has it open"):
         rows.write.format("rocketmq_store").mode("append").save(path)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 _HOLD = """
 import fcntl, sys
 file = open(sys.argv[1], "a")
-fcntl.lockf(file, fcntl.LOCK_EX)
+fcntl.lockf(file, fcntl.LOCK_EX, int(sys.argv[2]))
 print(flush=True)
 sys.stdin.read()
 """
@@ -34,10 +34,10 @@ def is_free_elsewhere(path: Path) -> bool:
 
 
 @contextmanager
-def held_elsewhere(path: Path) -> Iterator[None]:
+def held_elsewhere(path: Path, *, size_bytes: int = 0) -> Iterator[None]:
     """Another process holds the lock file `path`, which is made where it is missing, until the
-    block ends."""
-    command = [sys.executable, "-c", _HOLD, str(path)]
+    block ends: all of it, or its first `size_bytes`, as RocketMQ's broker holds 1."""
+    command = [sys.executable, "-c", _HOLD, str(path), str(size_bytes)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         try:
             assert other.stdout is not None

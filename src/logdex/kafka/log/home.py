@@ -36,18 +36,23 @@ from logdex.kafka.files.file_names import (
 )
 
 
+def partition_of(path: str, env: Env) -> TopicPartition:
+    """Returns the partition whose directory has this path, which may not exist yet. Raises
+    `UsageError` if the name is not that of a partition."""
+    name = parse_partition_dir(posixpath.basename(env.real_path(path)))
+    if name is None or name.mark in ("delete", "stray"):  # the checkpoints name a stray directory's successor
+        raise UsageError(
+            f"{path}: the name is not that of a partition", hint="name the directory TOPIC-PARTITION, such as events-0"
+        )
+    return TopicPartition(name.topic, name.partition)
+
+
 class LogHome:
     """Opened for one partition; holds the lock until `close`. Not thread-safe."""
 
     def __init__(self, path: str, *, env: Env) -> None:
         self.path = env.real_path(path)
-        name = parse_partition_dir(posixpath.basename(self.path))
-        if name is None or name.mark in ("delete", "stray"):  # the checkpoints name a stray directory's successor
-            raise UsageError(
-                f"{path}: the name is not that of a partition",
-                hint="name the directory TOPIC-PARTITION, such as events-0",
-            )
-        self.name = TopicPartition(name.topic, name.partition)
+        self.name = partition_of(path, env)
         self.damaged: list[CorruptError] = []
         """Errors in checkpoints. Their offsets then count as 0, as for the broker."""
         self._env = env

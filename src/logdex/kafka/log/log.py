@@ -25,7 +25,7 @@ from logdex.kafka.log.cleaner.job import CompactionReport, compact
 from logdex.kafka.log.cleaner.offset_map import DEDUPE_BUFFER_BYTES
 from logdex.kafka.log.core import LogCore
 from logdex.kafka.log.encoded_append import EncodedAppend, encode_marker, encode_records
-from logdex.kafka.log.home import LogHome
+from logdex.kafka.log.home import LogHome, partition_of
 from logdex.kafka.log.loader import LogLoader
 from logdex.kafka.log.reading import ReadableLog
 from logdex.kafka.log.retention import apply_retention, delete_records, truncate_fully_and_start_at, truncate_to
@@ -75,6 +75,7 @@ class Log(ReadableLog):
         _refuse_file(path, env)
         if not create and not env.is_dir(path):
             raise MissingFileError("there is no such directory", path=path)
+        partition_of(path, env)  # before the directory is made
         env.make_dirs_durably(path)
         home = LogHome(path, env=env)
         try:

@@ -26,7 +26,7 @@ def take_broker_lock(root: str, *, env: Env = DEFAULT_ENV) -> ProcessLock:
     path = StorePaths(root).lock
     lock = take_lock(path, env=env)
     if isinstance(lock, LockHolder):
-        holder = "a broker runs on this store" if lock is LockHolder.ANOTHER_PROCESS else "it is open in this process"
+        holder = "it is open in this process" if lock is LockHolder.THIS_PROCESS else _other_holder(root, env)
         raise LogInUseError(holder, path=root, hint="close it there first")
     try:
         if env.size_bytes(path) < len(_LOCK_TEXT):
@@ -63,6 +63,11 @@ def broker_lock(root: str, *, env: Env = DEFAULT_ENV) -> Iterator[None]:
             hint="wait until it is done, or choose an --output elsewhere",
         )
     if lock is LockHolder.ANOTHER_PROCESS:
-        raise UsageError(f"{root}: a broker runs on this store", hint="stop it first, or choose an --output elsewhere")
+        raise UsageError(f"{root}: {_other_holder(root, env)}", hint="stop it first, or choose an --output elsewhere")
     with lock:
         yield
+
+
+def _other_holder(root: str, env: Env) -> str:
+    is_broker = broker_runs(root, env=env)
+    return "a broker runs on this store" if is_broker else "another process has it open as a MessageStore"

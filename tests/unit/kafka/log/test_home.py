@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from logdex.errors import UsageError
 from logdex.io.atomic_file import write_atomically
 from logdex.io.env import Env
 from logdex.kafka.batch.record import Record
@@ -42,3 +43,9 @@ def test_a_log_that_is_opened_while_the_last_one_closes(tmp_path: Path, monkeypa
     second.append(Record(value=b"b"))
     second.close()
     assert mark.exists()
+
+
+def test_a_wrong_name_makes_no_directory(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="the name is not that of a partition"):
+        Log.open(tmp_path / "new" / "events")
+    assert list(tmp_path.iterdir()) == []

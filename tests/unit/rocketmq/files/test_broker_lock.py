@@ -37,6 +37,12 @@ def test_it_is_held_for_the_block_and_no_longer(root: Path) -> None:
 
 def test_a_running_broker_is_refused(root: Path) -> None:
     refused = pytest.raises(UsageError, match="a broker runs on this store")
+    with held_elsewhere(root / "lock", size_bytes=1), refused, broker_lock(str(root)):
+        pass
+
+
+def test_another_message_store_is_told_from_a_broker(root: Path) -> None:
+    refused = pytest.raises(UsageError, match="another process has it open as a MessageStore")
     with held_elsewhere(root / "lock"), refused, broker_lock(str(root)):
         pass
 
@@ -112,7 +118,7 @@ root = sys.argv[1]
 with broker_lock(root):
     child = os.fork()
     if not child:
-        os._exit("a broker runs" not in refused(root))
+        os._exit("another process has it open" not in refused(root))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert "this process" in refused(root)
 """

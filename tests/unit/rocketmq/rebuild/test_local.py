@@ -71,7 +71,7 @@ def test_an_empty_last_file_adds_nothing(root: Path, tmp_path: Path) -> None:
 
 def test_a_running_broker_keeps_its_store(root: Path) -> None:
     (root / "lock").write_bytes(b"lock")
-    with held_elsewhere(root / "lock"), pytest.raises(UsageError, match="a broker runs on this store"):
+    with held_elsewhere(root / "lock", size_bytes=1), pytest.raises(UsageError, match="a broker runs on this store"):
         rebuild(str(root), str(root), CONFIG, in_place=True)
     report = rebuild(str(root), str(root), CONFIG, in_place=True)
     assert sorted(report.kept) == ["consumequeue", "index"]
