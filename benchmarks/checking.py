@@ -15,7 +15,7 @@ from logdex.jobs.tasks import LocalRunner
 from logdex.kafka.rebuild import rebuild as kafka_rebuild
 from logdex.kafka.rebuild import rebuild_on as kafka_rebuild_on
 from logdex.kafka.rebuild import rebuild_settings
-from logdex.kafka.scan.scanner import BatchScanner
+from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
 from logdex.kafka.verify import verify as kafka_verify
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.rebuild import rebuild
@@ -63,7 +63,7 @@ def verifying(data: Path, repeats: int, records: int = kafka_data.RECORDS) -> It
     for codec in ("none", "zstd"):
         partition = kafka_data.ensure(data / "kafka", codec, records)
         check = partial(_sound, partial(kafka_verify, str(partition)))
-        other = partial(_scan_batches, partition / kafka_data.LOG_NAME)
+        other = partial(_scan_records, partition)
         yield in_turns(f"verify Kafka {codec} against the scan", check, other, repeats, OF_SCAN_BAR)
 
 
@@ -103,9 +103,11 @@ def _scan(root: Path, config: StoreConfig) -> None:
         pass
 
 
-def _scan_batches(log: Path) -> None:
-    for _ in BatchScanner().scan_file(str(log)):
-        pass
+def _scan_records(partition: Path) -> None:
+    """Reads all columns of all records, as `verify` must: what it checks lies in the records."""
+    with open_kafka(str(partition)) as snapshot:
+        for _ in snapshot.scan().to_arrow():
+            pass
 
 
 def _log_directory(data: Path, records: int) -> Path:

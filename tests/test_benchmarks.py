@@ -15,6 +15,7 @@ from benchmarks import (
     kafka_others,
     kafka_peer,
     peer,
+    printing,
     rocketmq_consume,
     rocketmq_open,
     rocketmq_others,
@@ -170,3 +171,16 @@ def test_verify_is_measured_against_the_same_bytes(tmp_path: Path, monkeypatch: 
         *(["rebuild", "1k"], ["rebuild", "16"]),
     ]
     assert all(row["ratio"] > 0 for row in rows)
+
+
+def test_printing_is_measured_by_whole_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer, "why_missing", lambda: "not in this test")
+    monkeypatch.setitem(stores.SPECS, "1k", stores.StoreSpec("1k", 200, 1024))
+    rows = list(printing.printing(tmp_path, 1, RECORDS))
+    assert [row["what"] for row in rows] == [
+        "cat --json of a Kafka log",
+        "cat of a Kafka log",
+        "cat --json of a RocketMQ store",
+        "cat of a RocketMQ store",
+    ]
+    assert all(row["per_s"] > 0 for row in rows)
