@@ -38,6 +38,9 @@ class SystemCalls(NameChanges):
         error alone."""
 
 
+_EXTENTS_MAX = 1_000
+
+
 class ReadFile:
     """A file open for positioned reads. Thread-safe: each read is one `pread`."""
 
@@ -107,6 +110,18 @@ class ReadFile:
                 if error.errno == errno_codes.ENXIO:
                     return None
                 raise
+
+    def data_end(self, position: int) -> int:
+        """The position from which on, at or behind `position`, there is only a hole, as far as the
+        file system tells; the size if that is not known."""
+        end = position
+        for _ in range(_EXTENTS_MAX):
+            begin = self.next_data(end)
+            if begin is None:
+                return end
+            with self._env.operation("next_data", self.path):
+                end = os.lseek(self._fd, begin, os.SEEK_HOLE)
+        return self.size_bytes
 
     def map(self, *, partly: bool = False) -> MappedBytes:
         """Maps the whole file as a read-only array of bytes, which is empty for an empty file. With

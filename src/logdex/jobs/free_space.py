@@ -30,7 +30,7 @@ def used_bytes(path: str, env: Env) -> int:
     """Returns the length of a file up to its last byte that is not zero. The file is read from its
     end, in blocks. What cannot be read counts as in use."""
     with env.open_read(path) as file:
-        end, block = file.size_bytes, _BLOCK
+        end, block = file.data_end(0), _BLOCK
         while end > 0:
             start = max(end - block, 0)
             try:

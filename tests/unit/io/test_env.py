@@ -213,3 +213,21 @@ def test_tasks_of_other_processes_get_an_env() -> None:
     env = pickle.loads(pickle.dumps(Env(check_space=False, storage={"anon": True})))
     assert env.free_bytes("/") == Env(check_space=False).free_bytes("/")
     assert env._remote.storage == {"anon": True}
+
+
+def test_where_the_data_of_a_sparse_file_ends(tmp_path: Path) -> None:
+    path, page = tmp_path / "sparse", 1 << 16
+    with path.open("wb") as file:
+        file.truncate(64 * page)
+    with Env().open_read(str(path)) as opened:
+        empty_end = opened.data_end(0)
+    with path.open("r+b") as file:
+        for place in (0, 3, 9):
+            os.pwrite(file.fileno(), b"x", place * page)
+    with Env().open_read(str(path)) as opened:
+        ends = [opened.data_end(at * page) for at in (0, 1, 4, 9, 10, 64)]
+        assert opened.next_data(64 * page) is None
+    assert all(end >= 9 * page + 1 for end in ends[:4])  # a file system that knows no holes says the size
+    if empty_end == 0:
+        assert all(end <= 10 * page for end in ends[:5])
+    assert ends[5] == 64 * page

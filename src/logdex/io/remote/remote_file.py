@@ -98,6 +98,10 @@ class RemoteFile(ReadFile):
         """As `ReadFile.next_data`. Remote file systems tell of no holes."""
         return position if position < self.size_now() else None
 
+    def data_end(self, position: int) -> int:
+        """As `ReadFile.data_end`."""
+        return max(position, self.size_now())
+
     def map(self, *, partly: bool = False) -> MappedBytes:
         """As `ReadFile.map`. Without `partly`, the whole file is read into memory."""
         from logdex.io.mapped.partly_loaded import load, partly_loaded

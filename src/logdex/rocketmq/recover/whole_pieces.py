@@ -20,7 +20,7 @@ from logdex.io.mapped.mapping import take_unreadable
 from logdex.layout.rocketmq import BLANK, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
 from logdex.rocketmq.commit_log.commit_log import CommitLogFile
 from logdex.rocketmq.commit_log.log_end import UNREADABLE, LogEnd
-from logdex.rocketmq.scan.log_bytes import LogBytes
+from logdex.rocketmq.scan.log_bytes import LogBytes, data_end_of
 from logdex.rocketmq.scan.property_check import wrong_property_crcs
 from logdex.rocketmq.scan.resume import Named, find_behind
 from logdex.rocketmq.scan.scanner import Scanner, Window
@@ -170,7 +170,7 @@ class LogScan:
         this file. Notes the bytes in between."""
         at = end.position
         with self._env.map_read(file.path) as mapped:
-            data = LogBytes(mapped.array[: self._size], file.start_offset)
+            data = LogBytes(mapped.array[: self._size], file.start_offset, data_end_of(file.path, at, self._env))
             following = find_behind(data, at, self._named)
             is_zero = following is None and not _is_unreadable(end) and data.first_nonzero(at) is None
             take_unreadable(mapped.array)  # the report tells of them

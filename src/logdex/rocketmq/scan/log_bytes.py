@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from logdex import limits
 from logdex.errors import CorruptError
+from logdex.io.env import Env
 from logdex.io.mapped.byte_array import ByteArray
 from logdex.layout.rocketmq import (
     BLANK,
@@ -61,12 +62,20 @@ class DamagedMessage(NamedTuple):
     """Whether its size and the lengths of its parts give the same end."""
 
 
+def data_end_of(path: str, position: int, env: Env) -> int:
+    """Returns where the hole begins that a file ends with, at `position` or behind it. Brokers make
+    their files in advance, and what they have not written takes long to read as zeros."""
+    with env.open_read(path) as file:
+        return file.data_end(position)
+
+
 class LogBytes:
     """The mapped bytes of one CommitLog file whose first byte has the physical offset
-    `start_offset`. Not thread-safe."""
+    `start_offset`. From `data_end` on there is a hole, which is not read. Not thread-safe."""
 
-    def __init__(self, data: ByteArray, start_offset: int) -> None:
+    def __init__(self, data: ByteArray, start_offset: int, data_end: int | None = None) -> None:
         self.size = len(data)
+        self._data_end = self.size if data_end is None else min(data_end, self.size)
         self.start_offset = start_offset
         self._data = data
         self._view = memoryview(data)  # type: ignore[arg-type]  # arrays are buffers
@@ -172,7 +181,7 @@ class LogBytes:
     def starts(self, begin: int, end: int) -> Iterator[int]:
         """Yields the positions in [begin, end) where the head of a message or a filler is, in
         rising order."""
-        last = min(end, self.size - BLANK.size_bytes + 1)
+        last = min(end, self.size - BLANK.size_bytes + 1, self._data_end)
         for chunk in range(begin, last, _CHUNK):
             part = self._data[chunk + _AT_MAGIC : min(chunk + _CHUNK, last) + _AT_MAGIC]
             hits = chunk + np.flatnonzero((part == _FIRST_BYTES[0]) | (part == _FIRST_BYTES[1]))
@@ -194,15 +203,15 @@ class LogBytes:
 
     def first_nonzero(self, begin: int) -> int | None:
         """Returns the position of the first byte from `begin` on that is not zero."""
-        for chunk in range(begin, self.size, _CHUNK):
-            part = self._data[chunk : chunk + _CHUNK]
+        for chunk in range(begin, self._data_end, _CHUNK):
+            part = self._data[chunk : min(chunk + _CHUNK, self._data_end)]
             if part.any():
                 return chunk + int(np.argmax(part != 0))
         return None
 
     def last_nonzero(self, begin: int) -> int | None:
         """Returns the position of the last byte from `begin` on that is not zero."""
-        end = self.size
+        end = self._data_end
         while end > begin:
             chunk = max(begin, end - _CHUNK)
             part = self._data[chunk:end]

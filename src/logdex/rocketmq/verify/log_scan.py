@@ -16,7 +16,7 @@ from logdex.io.mapped.partly_loaded import load
 from logdex.layout.rocketmq import BLANK, BLANK_MAGIC, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.commit_log.log_end import EndKind, LogEnd, next_file_or_end, unreadable_end, zeros_at
-from logdex.rocketmq.scan.log_bytes import LogBytes
+from logdex.rocketmq.scan.log_bytes import LogBytes, data_end_of
 from logdex.rocketmq.scan.resume import Named, find_behind
 from logdex.rocketmq.scan.scanner import Scanner, Window
 from logdex.rocketmq.settings.store_config import StoreConfig
@@ -271,7 +271,7 @@ class LogPass:
         log."""
         with self._env.map_read(file.path, partly=True) as mapped:
             load(mapped.array, end.position)
-            data = LogBytes(mapped.array, file.start_offset)
+            data = LogBytes(mapped.array, file.start_offset, data_end_of(file.path, end.position, self._env))
             following = find_behind(data, end.position, self._named)
             noted = None if following is not None else self._stop_at(file, end, data)
             take_unreadable(mapped.array)  # the scan that stopped has reported it

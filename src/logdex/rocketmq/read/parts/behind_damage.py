@@ -11,7 +11,7 @@ from logdex.io.mapped.partly_loaded import load
 from logdex.rocketmq.commit_log.commit_log import CommitLogFile
 from logdex.rocketmq.commit_log.log_end import LogEnd
 from logdex.rocketmq.consume_queue.named_messages import NamedMessages
-from logdex.rocketmq.scan.log_bytes import LogBytes
+from logdex.rocketmq.scan.log_bytes import LogBytes, data_end_of
 from logdex.rocketmq.scan.resume import find_behind
 from logdex.rocketmq.settings.store_config import StoreConfig
 
@@ -21,7 +21,8 @@ def position_behind(file: CommitLogFile, end: LogEnd, store: str | None, config:
     no message follows in this file. `store` has the ConsumeQueues, if there are any."""
     with env.map_read(file.path, partly=True) as mapped:
         load(mapped.array, end.position, file.size_bytes)
-        data = LogBytes(mapped.array[: file.size_bytes], file.start_offset)
+        data_end = data_end_of(file.path, end.position, env)
+        data = LogBytes(mapped.array[: file.size_bytes], file.start_offset, data_end)
         if store is None:
             following = find_behind(data, end.position)
         else:
