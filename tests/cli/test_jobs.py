@@ -20,6 +20,8 @@ COMMANDS = {
     "convert a store": ("store", ["convert", "--to", "kafka"]),
     "convert logs": ("logs", ["convert", "--to", "rocketmq"]),
     "stats": ("store", ["stats"]),
+    "recover a store": ("store", ["recover"]),
+    "recover logs": ("logs", ["recover"]),
     "verify a store": ("store", ["verify"]),
     "verify logs": ("logs", ["verify"]),
 }

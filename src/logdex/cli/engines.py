@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 
 JOBS_MAX = 1024
+_SMALL_BYTES = 256 << 20
+"""Up to this size, starting threads would take longer than they save."""
 
 
 class Engine(StrEnum):
@@ -30,20 +33,34 @@ class Engine(StrEnum):
 
 EngineOption = Annotated[Engine, typer.Option(help="Run in this process or on Spark.")]
 JobsOption = Annotated[
-    int, typer.Option(metavar="N", help="The number of threads for --engine local.", min=1, max=JOBS_MAX)
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="The number of threads for --engine local; by default the cores, and 1 for up to 256 MiB.",
+        min=1,
+        max=JOBS_MAX,
+    ),
 ]
 MasterOption = Annotated[str, typer.Option(help="The Spark master for --engine spark.")]
 
 
+def threads_of(jobs: int | None, size_bytes: int) -> int:
+    """Returns the number of threads for a log of `size_bytes` that ``--jobs`` asks for: without it,
+    that of the cores which this process may use, and 1 for a small log."""
+    if jobs is not None:
+        return jobs
+    return 1 if size_bytes <= _SMALL_BYTES else min(len(os.sched_getaffinity(0)), JOBS_MAX)
+
+
 @contextmanager
-def runner_of(what: str, size_bytes: int, engine: Engine, master: str, jobs: int) -> Iterator[Runner]:
+def runner_of(what: str, size_bytes: int, engine: Engine, master: str, jobs: int | None) -> Iterator[Runner]:
     """Returns a runner of tasks during a block. A bar shows its progress from 0 to `size_bytes`.
     `jobs` is the number of threads of the local engine."""
     if engine is Engine.LOCAL:
         with progress_bar(what, size_bytes) as progress:
-            yield LocalRunner(progress, jobs)
+            yield LocalRunner(progress, threads_of(jobs, size_bytes))
         return
-    if jobs > 1:
+    if jobs is not None and jobs > 1:
         raise UsageError("--jobs is about --engine local", hint="give the number of cores in --master, as local[4]")
     with session_of(what, size_bytes, master) as (_, runner):
         yield runner

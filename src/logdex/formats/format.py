@@ -63,8 +63,8 @@ class RecoverJob:
 
     output: str
     size_bytes: int
-    run: Callable[[Progress | None], Any]
-    """Runs it in this process, and returns the report."""
+    run: Callable[[Runner | None], Any]
+    """Runs it in this process, with None in one thread, and returns the report."""
 
 
 class FollowJob(Protocol):

@@ -146,14 +146,14 @@ def _recover(
     target = _directory(found) if output is None else output
     config, infer = LogConfig(**settings), _infers_interval(settings)
 
-    def run(progress: Progress | None) -> RecoverReport:
+    def run(runner: Runner | None) -> RecoverReport:
         return recover(
             *(found, target, config),
             infer_interval=infer,
             in_place=in_place,
             sync=sync,
             flags=given_flags(settings),
-            progress=progress,
+            runner=runner,
             env=env,
         )
 

@@ -189,14 +189,9 @@ def _recover(
     root, target, notes = _settled(found, output, in_place=in_place, sync=sync, env=env)
     config = resolve_config(root, env=env, **settings)
 
-    def run(progress: Progress | None) -> RecoverReport:
+    def run(runner: Runner | None) -> RecoverReport:
         report = recover(
-            *(root, target, config),
-            in_place=in_place,
-            sync=sync,
-            flags=_flags(settings, env),
-            progress=progress,
-            env=env,
+            *(root, target, config), in_place=in_place, sync=sync, flags=_flags(settings, env), runner=runner, env=env
         )
         report.notes[:0] = notes
         return report

@@ -35,6 +35,18 @@ def progress_of(count: Count) -> Progress:
     return progress
 
 
+def halved(count: Count) -> Count:
+    """Returns a `Count` that passes on half of the bytes, for work that reads and then writes
+    them."""
+    progress, said = progress_of(count), [0, 0]
+
+    def counted(messages: int, size_bytes: int) -> None:
+        said[:] = said[0] + messages, said[1] + size_bytes
+        progress(said[0], said[1] // 2)
+
+    return counted
+
+
 class Sized(Protocol):
     """A part of the work."""
 

@@ -54,7 +54,7 @@ def convert(
     partition: PartitionOption = None,
     engine: EngineOption = Engine.LOCAL,
     master: MasterOption = "local[*]",
-    jobs: JobsOption = 1,
+    jobs: JobsOption = None,
     no_sync: NoSyncOption = False,
     no_space_check: NoSpaceCheckOption = False,
     as_json: JsonOption = False,

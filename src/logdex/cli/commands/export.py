@@ -79,7 +79,7 @@ def export(
     codec: Annotated[Codec, typer.Option("--compression", help="The codec of the Parquet files.")] = Codec.ZSTD,
     engine: EngineOption = Engine.LOCAL,
     master: MasterOption = "local[*]",
-    jobs: JobsOption = 1,
+    jobs: JobsOption = None,
     no_sync: NoSyncOption = False,
     no_space_check: NoSpaceCheckOption = False,
     as_json: JsonOption = False,

@@ -35,7 +35,7 @@ def import_tables(
     new_format: Annotated[str, format_option("--format")],
     engine: EngineOption = Engine.LOCAL,
     master: MasterOption = "local[*]",
-    jobs: JobsOption = 1,
+    jobs: JobsOption = None,
     no_sync: NoSyncOption = False,
     no_space_check: NoSpaceCheckOption = False,
     as_json: JsonOption = False,

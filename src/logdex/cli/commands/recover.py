@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
+from logdex.cli.engines import Engine, JobsOption, runner_of
 from logdex.cli.find_view import find, note_unfinished, view_of
 from logdex.cli.options import JsonOption, NoSpaceCheckOption, NoSyncOption, PathOptions, output_of, path_command
 from logdex.cli.output import emit_json, note
-from logdex.cli.progress_bars import progress_bar
 from logdex.formats import format_of
 from logdex.io.env import Env
 
@@ -39,6 +39,7 @@ def recover(
     ] = False,
     no_sync: NoSyncOption = False,
     no_space_check: NoSpaceCheckOption = False,
+    jobs: JobsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Recover a crashed or damaged log into a clean one. Exit 0 nothing lost, 2 cannot run, 3 done
@@ -50,8 +51,8 @@ def recover(
     job = format_of(found).recover(found, target.settings, written_to, in_place=in_place, sync=not no_sync, env=env)
     if in_place:
         note(f"writes a new log in {target.path}; existing files are kept under dated names")
-    with progress_bar("recover", job.size_bytes) as progress:
-        report = job.run(progress)
+    with runner_of("recover", job.size_bytes, Engine.LOCAL, "", jobs) as runner:
+        report = job.run(runner)
     if as_json:
         for skipped in report.skipped:
             emit_json(skipped.to_json())

@@ -54,7 +54,7 @@ def stats(
     ] = None,
     engine: EngineOption = Engine.LOCAL,
     master: MasterOption = "local[*]",
-    jobs: JobsOption = 1,
+    jobs: JobsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Count messages by topic, queue, hour and key. Exit 0 good, 1 the log is damaged, 2 cannot

@@ -45,7 +45,7 @@ def verify(
     ] = 1000,
     engine: EngineOption = Engine.LOCAL,
     master: MasterOption = "local[*]",
-    jobs: JobsOption = 1,
+    jobs: JobsOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines on stdout; the last one is the report.")] = False,
 ) -> None:
     """Check all messages or records, and the log against its indexes. Exit 0 good, 1 findings, 2

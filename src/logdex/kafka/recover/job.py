@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import posixpath
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from logdex.io.env import DEFAULT_ENV, Env
@@ -19,16 +19,16 @@ from logdex.io.path_look import StrPath
 from logdex.jobs.free_space import require_free_for
 from logdex.jobs.publication import Names
 from logdex.jobs.reports import Progress
+from logdex.jobs.tasks import Count, LocalRunner, Runner, halved
 from logdex.jobs.work_time import work_seconds
 from logdex.kafka.directory.given_names import GivenNames
 from logdex.kafka.directory.log_lock import lock_is_held
 from logdex.kafka.directory.recognise import KafkaPath, require_kafka
 from logdex.kafka.directory.unfinished import settle_unfinished, staged_logs
-from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.kafka.files.file_names import CLEAN_SHUTDOWN, LOCK_FILE, LOG_SUFFIX, LONE_CLEAN_MARK, parse_offset_file
 from logdex.kafka.recover.partition_scan import PartitionScan
 from logdex.kafka.recover.place import joined, place
-from logdex.kafka.recover.report import RecoverReport
+from logdex.kafka.recover.report import RecoverReport, Skipped
 from logdex.kafka.recover.small_files import LogBounds, SmallFiles
 from logdex.kafka.recover.source import RecoverSource, SourcePartition, check_output, find_source
 from logdex.kafka.recover.write import PartitionWriter, plan_segments
@@ -49,6 +49,7 @@ def recover(
     sync: bool = True,
     flags: str = "",
     progress: Progress | None = None,
+    runner: Runner | None = None,
     env: Env = DEFAULT_ENV,
 ) -> RecoverReport:
     """Recovers what is at `path` into `output`, which mirrors it: a log directory, a partition or
@@ -59,7 +60,7 @@ def recover(
     inferred from the indexes where that is possible, instead of taken from `config`; this is the
     default without a `config`. A log directory gets its checkpoints and the clean-shutdown mark.
     Nothing is published before everything is written. If the run is killed meanwhile, `flags` end
-    the command that `verify` prints to run it again.
+    the command that `verify` prints to run it again. On `runner`, each partition is a task.
 
     Raises `NotAStoreError` if `path` is not a Kafka path, `UsageError` if the output is refused,
     `EnvironmentProblem` without enough free space, and `StorageError` if a file cannot be read or
@@ -77,7 +78,8 @@ def recover(
     partition = source.partitions[0].directory if source.is_log_dir and source.partitions else None
     places: dict[str, Any] = {"home": source.home, "partition": partition}
     with staged_logs(found, output, "recover", **places, in_place=in_place, flags=flags, sync=sync, env=env) as staging:
-        job = _Recovery(source, staging.directory, config or LogConfig(), sync, progress, env)
+        runner = LocalRunner(progress) if runner is None else runner
+        job = _Recovery(source, staging.directory, config or LogConfig(), sync, runner, env)
         if config is None if infer_interval is None else infer_interval:
             job.infer_intervals()
         job.run(in_place=in_place)
@@ -118,11 +120,25 @@ def _offset_files(folder: str, env: Env) -> list[str]:
     return [name for name in found if parse_offset_file(name) is not None or name.endswith(endings)]
 
 
+@dataclass(slots=True)
+class _Recovered:
+    """What became of one partition. `notes` are about its log, `small_notes` about small files."""
+
+    names: list[str]
+    bounds: LogBounds
+    skipped: list[Skipped]
+    messages: int
+    batches: int
+    files: int
+    notes: list[str]
+    small_notes: list[str]
+
+
 class _Recovery:
     """One run: it reads `source` and writes below `directory`."""
 
     def __init__(
-        self, source: RecoverSource, directory: str, config: LogConfig, sync: bool, progress: Progress | None, env: Env
+        self, source: RecoverSource, directory: str, config: LogConfig, sync: bool, runner: Runner, env: Env
     ) -> None:
         self.report = RecoverReport(notes=list(source.notes), bytes=source.size_bytes)
         self.names: list[str] = []
@@ -133,10 +149,8 @@ class _Recovery:
         self._directory = directory
         self._config = config
         self._sync = sync
-        self._progress = progress
+        self._runner = runner
         self._env = env
-        self._read = [0, 0]
-        self._bounds: dict[TopicPartition, LogBounds] = {}
         self._intervals: dict[str, IndexInterval] = {}
 
     def infer_intervals(self) -> None:
@@ -155,25 +169,38 @@ class _Recovery:
         # In place this job holds the lock itself.
         if not in_place and lock_is_held(home, env=self._env) and self._env.exists(f"{home}/{LOCK_FILE}"):
             self.report.notes.append(f"{home} is open in another process: its log may go on meanwhile")
+        report, partitions = self.report, self._source.partitions
+        recovered = self._runner.run("recover", self._recover, partitions)
+        for partition, one in zip(partitions, recovered, strict=True):
+            self.partition_names[partition.folder] = one.names
+            report.skipped += one.skipped
+            report.messages += one.messages
+            report.batches += one.batches
+            report.files += one.files
+            report.notes += one.notes
+        report.partitions = len(partitions)
+        for one in recovered:
+            report.notes += one.small_notes
+        if self._source.is_log_dir:
+            named = zip(partitions, recovered, strict=True)
+            bounds = {partition.name: one.bounds for partition, one in named if partition.name is not None}
+            with OutputFiles(self._env, sync=self._sync) as output:
+                small = SmallFiles(self._directory, output, self._env)
+                small.write_log_dir(self._source.root, bounds)
+                report.files += output.close()
+            self.names = small.names
+            report.notes += small.notes
+
+    def _recover(self, partition: SourcePartition, _attempt: str, count: Count) -> _Recovered:
+        """Recovers one partition."""
         with OutputFiles(self._env, sync=self._sync) as output:
             small = SmallFiles(self._directory, output, self._env)
-            for partition in self._source.partitions:
-                self._recover(partition, output, small)
-            taken = len(small.names)
-            if self._source.is_log_dir:
-                small.write_log_dir(self._source.root, self._bounds)
-            self.names = small.names[taken:]
-            self.report.notes += small.notes
-            self.report.files = output.close()
+            one = self._write(partition, output, small, halved(count))
+            one.files = output.close()
+        return one
 
-    def _on_read(self, records: int, size_bytes: int) -> None:
-        self._read[0] += records
-        self._read[1] += size_bytes
-        if self._progress is not None:
-            self._progress(self._read[0], self._read[1] // 2)  # each byte is read and written
-
-    def _recover(self, partition: SourcePartition, output: OutputFiles, small: SmallFiles) -> None:
-        scan = PartitionScan(self._env, self._on_read)
+    def _write(self, partition: SourcePartition, output: OutputFiles, small: SmallFiles, on_read: Count) -> _Recovered:
+        scan = PartitionScan(self._env, on_read)
         for number, log in enumerate(partition.logs):
             behind = partition.logs[number + 1].base_offset if number + 1 < len(partition.logs) else None
             scan.scan(log, behind)
@@ -186,7 +213,7 @@ class _Recovery:
             self._env,
             index_interval_bytes=self._interval_of(partition),
             with_state=self._source.is_whole,
-            on_read=self._on_read,
+            on_read=on_read,
         )
         pieces = joined(placed.pieces)
         last = partition.logs[-1] if partition.logs else None
@@ -195,30 +222,34 @@ class _Recovery:
         epochs = small.stored_epochs(partition.directory) if self._source.is_whole else []
         writer.write(segments, epochs, small.log_start_offset(self._source.home, partition.name))
         saved = writer.write_aside([*placed.aside, *scan.doubtful])
-        own = list(writer.names)
+        names = list(writer.names)
         if self._source.is_whole:
             before = len(small.names)
             small.copy_partition_metadata(partition.directory, partition.copied, partition.folder)
-            own += [name.rpartition("/")[2] for name in small.names[before:]]
-        self.partition_names[partition.folder] = own
-        first = segments[0].base_offset if segments else 0
-        if partition.name is not None:
-            self._bounds[partition.name] = LogBounds(first, writer.next_offset)
-        self._tell(partition, scan, writer)
+            names += [name.rpartition("/")[2] for name in small.names[before:]]
         where = {(piece.source.path, piece.start): name for piece, name in saved.items()}
         prefix = f"{partition.folder}/" if partition.folder else ""
+        skipped = []
         for each in (*partition.missing, *scan.skipped, *placed.skipped):
             name = where.get((each.path, each.start), "")
-            self.report.skipped.append(replace(each, saved=prefix + name if name else ""))
-        self.report.messages += sum(piece.records for piece in pieces)
-        self.report.batches += sum(piece.batches for piece in pieces)
+            skipped.append(replace(each, saved=prefix + name if name else ""))
+        return _Recovered(
+            names,
+            LogBounds(segments[0].base_offset if segments else 0, writer.next_offset),
+            skipped,
+            messages=sum(piece.records for piece in pieces),
+            batches=sum(piece.batches for piece in pieces),
+            files=0,
+            notes=self._notes(partition, scan, writer),
+            small_notes=small.notes,
+        )
 
-    def _tell(self, partition: SourcePartition, scan: PartitionScan, writer: PartitionWriter) -> None:
-        self.report.partitions += 1
+    def _notes(self, partition: SourcePartition, scan: PartitionScan, writer: PartitionWriter) -> list[str]:
         written = f"{self._directory}/{partition.folder}".rstrip("/")
         name = partition.folder or posixpath.basename(partition.directory)
-        self.report.notes += [note.replace(written, name) for note in writer.notes]
+        notes = [note.replace(written, name) for note in writer.notes]
         if scan.strays:
             count = sum(stray.batches for stray in scan.strays)
             told = counted(count, "batch was", "batches were")
-            self.report.notes.append(f"{partition.directory}: {told} not in the order of their offsets")
+            notes.append(f"{partition.directory}: {told} not in the order of their offsets")
+        return notes

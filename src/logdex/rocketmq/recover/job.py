@@ -20,6 +20,7 @@ from logdex.jobs.free_space import require_free_for, used_bytes
 from logdex.jobs.output import command_line, staged_output
 from logdex.jobs.publication import Names
 from logdex.jobs.reports import Progress
+from logdex.jobs.tasks import Count, LocalRunner, Runner, halved
 from logdex.jobs.work_time import work_seconds
 from logdex.primitives.shown import counted
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
@@ -33,12 +34,12 @@ from logdex.rocketmq.rebuild.carry_over import carry_over_queues
 from logdex.rocketmq.rebuild.local import derive_files
 from logdex.rocketmq.rebuild.report import RebuildReport
 from logdex.rocketmq.rebuild.source import PUBLISHED, output_size_bytes, settle_unfinished
-from logdex.rocketmq.recover.place import NewLog, place
+from logdex.rocketmq.recover.place import NewFile, NewLog, place
 from logdex.rocketmq.recover.report import RecoverReport, Skipped
 from logdex.rocketmq.recover.small_files import CONFIG_DIR, copy_config, write_checkpoint
 from logdex.rocketmq.recover.source import check_output, files_of, other_names
 from logdex.rocketmq.recover.whole_pieces import LogScan, Piece, ScannedFile
-from logdex.rocketmq.recover.write import write_log
+from logdex.rocketmq.recover.write import write_file
 from logdex.rocketmq.scan.scanner import Scanner
 from logdex.rocketmq.settings.store_config import StoreConfig
 
@@ -54,13 +55,15 @@ def recover(
     sync: bool = True,
     flags: str = "",
     progress: Progress | None = None,
+    runner: Runner | None = None,
     env: Env = DEFAULT_ENV,
 ) -> RecoverReport:
     """Recovers the store at `root`, or the log that consists of one CommitLog file, into `output`.
 
     The output must be new or empty. With `in_place` it is the store itself, and what is replaced is
     kept under names with the date. Nothing is published before everything is written. If the run is
-    killed meanwhile, `flags` end the command that `verify` prints to run it again.
+    killed meanwhile, `flags` end the command that `verify` prints to run it again. On `runner`,
+    each CommitLog file is a task, to be read and to be written.
 
     Raises `UsageError` if the output is refused, or with `in_place` while a broker runs on the
     store; `EnvironmentProblem` without enough free space, and `StorageError` if a file cannot be
@@ -77,7 +80,8 @@ def recover(
         sizes = [(file.path, file.size_bytes) for file in log.files]
         require_free_for(output, sizes, lambda used: _needed_bytes(sum(used), config), env)
         with staged_output(output, in_place=in_place, lock=lock, command=command, sync=sync, env=env) as staging:
-            job = _Recovery(root, log, staging.directory, config, report, sync, progress, env)
+            runner = LocalRunner(progress) if runner is None else runner
+            job = _Recovery(root, log, staging.directory, config, report, sync, runner, env)
             names = job.run(in_place=in_place)
             report.kept = staging.publish(names, settings=settings_by_folder(config))
     report.seconds = work_seconds() - started
@@ -99,7 +103,7 @@ class _Recovery:
         config: StoreConfig,
         report: RecoverReport,
         sync: bool,
-        progress: Progress | None,
+        runner: Runner,
         env: Env,
     ) -> None:
         self._root = root
@@ -108,9 +112,8 @@ class _Recovery:
         self._config = config
         self._report = report
         self._sync = sync
-        self._progress = progress
+        self._runner = runner
         self._env = env
-        self._read = [0, 0]
 
     def run(self, *, in_place: bool) -> Names:
         """Writes everything. Returns the names to publish, the checkpoint last because it vouches
@@ -120,8 +123,8 @@ class _Recovery:
         if is_store and not in_place and lock_is_held(StorePaths(self._root).lock, env=env):
             report.notes.append(f"{self._root} is open in another process: its log may go on meanwhile")
         new = self._scan()
-        size = self._config.mapped_file_size_commit_log
-        report.files = write_log(new, self._directory, size, sync=self._sync, env=env, on_read=self._on_read)
+        self._runner.run("write", self._write_file, new.files)
+        report.files = len(new.files)
         self._derive(new)
         with OutputFiles(env, sync=self._sync) as output:
             write_checkpoint(self._root, self._directory, new, self._config.dialect, output, env)
@@ -138,15 +141,10 @@ class _Recovery:
         report, log = self._report, self._log
         log.readable_from()  # raises an error if there is nothing to read
         files, unfit = files_of(log, report.notes)
-        named = None if log.is_one_file else NamedMessages(self._root, self._config, self._env)
-        try:
-            scan = LogScan(self._config, self._env, named, self._on_read)
-            for file in files:
-                if file.source is not None:
-                    scan.scan(file)
-        finally:
-            if named is not None:
-                named.close()
+        there = [number for number, file in enumerate(files) if file.source is not None]
+        scanned = self._runner.run("scan", self._scan_file, [files[number] for number in there])
+        for number, file in zip(there, scanned, strict=True):
+            files[number] = file
         new = place(files, self._config.mapped_file_size_commit_log, self._first_size)
         report.skipped = new.skipped + [self._unfit(file) for file in unfit]
         told = {each.path for each in report.skipped}
@@ -159,6 +157,20 @@ class _Recovery:
         report.messages = sum(piece.messages for file in new.files for piece in file.pieces)
         report.end_offset, report.bytes = new.end_offset, log.size_bytes
         return new
+
+    def _scan_file(self, file: ScannedFile, _attempt: str, count: Count) -> ScannedFile:
+        """Finds the pieces of a file."""
+        named = None if self._log.is_one_file else NamedMessages(self._root, self._config, self._env)
+        try:
+            LogScan(self._config, self._env, named, halved(count)).scan(file)
+        finally:
+            if named is not None:
+                named.close()
+        return file
+
+    def _write_file(self, file: NewFile, _attempt: str, count: Count) -> None:
+        size = self._config.mapped_file_size_commit_log
+        write_file(file, self._directory, size, sync=self._sync, env=self._env, on_read=halved(count))
 
     def _unfit(self, file: CommitLogFile) -> Skipped:
         why = "by its name this is no file of the log"
@@ -198,9 +210,3 @@ class _Recovery:
             report.notes.append(
                 f"{derived.stale_queues} ConsumeQueues left out: the new log has none of their messages"
             )
-
-    def _on_read(self, messages: int, size_bytes: int) -> None:
-        self._read[0] += messages
-        self._read[1] += size_bytes
-        if self._progress is not None:
-            self._progress(self._read[0], self._read[1] // 2)  # each byte is read and written

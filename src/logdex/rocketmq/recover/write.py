@@ -8,22 +8,19 @@ from logdex.io.env import Env
 from logdex.io.output_files import OutputFiles
 from logdex.layout.rocketmq import BLANK, BLANK_MAGIC, FILE_NAME_DIGITS
 from logdex.rocketmq.files.store_files import COMMIT_LOG_DIR
-from logdex.rocketmq.recover.place import Fill, NewFile, NewLog
+from logdex.rocketmq.recover.place import Fill, NewFile
 from logdex.rocketmq.recover.placeholder import placeholder_parts, placeholder_sizes
 from logdex.rocketmq.recover.whole_pieces import OnRead, Piece
 
 _COPY_BYTES = 8 << 20
 
 
-def write_log(log: NewLog, directory: str, file_size_bytes: int, *, sync: bool, env: Env, on_read: OnRead) -> int:
-    """Writes ``directory/commitlog``. Returns the number of files. All bytes that are no message,
-    no placeholder and no filler are zeros that take no space on disk."""
+def write_file(file: NewFile, directory: str, file_size_bytes: int, *, sync: bool, env: Env, on_read: OnRead) -> None:
+    """Writes a file of ``directory/commitlog``. All bytes that are no message, no placeholder and
+    no filler are zeros that take no space on disk."""
+    name = f"{file.scanned.start_offset:0{FILE_NAME_DIGITS}d}"
     with OutputFiles(env, sync=sync) as output:
-        for file in log.files:
-            name = f"{file.scanned.start_offset:0{FILE_NAME_DIGITS}d}"
-            writer = _FileWriter(f"{directory}/{COMMIT_LOG_DIR}/{name}", file_size_bytes, output, env)
-            writer.write(file, on_read)
-        return output.close()
+        _FileWriter(f"{directory}/{COMMIT_LOG_DIR}/{name}", file_size_bytes, output, env).write(file, on_read)
 
 
 class _FileWriter:
