@@ -205,10 +205,10 @@ class TopicConfigs:
         topics = {}
         for key, raw in _objects(file, "topicConfigTable").items():
             numbers = {}
-            # Missing fields have the defaults of a new TopicConfig.
+            # A missing field has the default of a new TopicConfig, and so has null in 4.x (5.x: 0).
             for name, default in (("readQueueNums", 16), ("writeQueueNums", 16), ("perm", 6)):
-                value = raw.get(name, default)
-                number = number_of(value, INT_BITS)
+                value = raw.get(name)
+                number = default if value is None else number_of(value, INT_BITS)
                 if number is None:
                     expected = f"a whole number of {INT_BITS} bits"
                     raise _not_a(file, f"topicConfigTable.{key}.{name}", expected, value)
