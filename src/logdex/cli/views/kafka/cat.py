@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from logdex.cli.progress_bars import progress_bar
 from logdex.cli.rows.entries import print_entries
+from logdex.cli.rows.in_bulk import is_bulk, print_batches
 from logdex.cli.rows.printer import RowPrinter, print_end
 from logdex.cli.rows.row_options import RowOptions
-from logdex.cli.views.kafka.records import RecordRow, record_printer, scan_facts, tell_scan
+from logdex.cli.views.kafka.records import RECORDS, RecordRow, record_printer, scan_facts, tell_scan
 
 if TYPE_CHECKING:
     from logdex.kafka.batch.record import Record
@@ -97,6 +98,10 @@ def _print_scan(scan: KafkaScan[PartitionSnapshot], printer: RowPrinter[RecordRo
 
 
 def _print(scan: KafkaScan[PartitionSnapshot], printer: RowPrinter[RecordRow]) -> None:
+    size_bytes = sum(each.size_bytes for each in scan.partitions)
+    if not printer.wanted and is_bulk(printer.options, printer.limit, size_bytes):
+        printer.printed += print_batches(scan.arrow_reader(), tuple(RECORDS.contents))
+        return
     with closing(scan.items()) as items:  # type: ignore[type-var]  # a generator
         _print_rows(items, printer)
 

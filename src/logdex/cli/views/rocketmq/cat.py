@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdex.cli.output import note
 from logdex.cli.rows.entries import print_entries
+from logdex.cli.rows.in_bulk import is_bulk, print_batches
 from logdex.cli.rows.printer import print_end
 from logdex.cli.rows.row_filter import RowFilter
 from logdex.cli.rows.row_options import RowOptions
@@ -74,7 +75,10 @@ def show(
             scan = whole.narrowed(wanted.conditions()) if wanted and not follow else whole
             if scan is None:
                 return _end(rows, printer, None)
-            _print(scan, printer, seen)
+            if not (wanted or follow or decompress) and is_bulk(rows, limit, snapshot.commit_log.size_bytes):
+                printer.printed_in_bulk(print_batches(scan.arrow_reader(), tuple(MESSAGES.contents)))
+            else:
+                _print(scan, printer, seen)
             for path in scan.trimmed:
                 note(f"{path}: removed by the broker meanwhile")
             if not follow or scan.end is None or printer.is_done:

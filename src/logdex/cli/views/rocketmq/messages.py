@@ -77,6 +77,10 @@ class MessagePrinter:
             self._printer.print(MessageRow(message, physical_offset, body))
         return not self.is_done
 
+    def printed_in_bulk(self, count: int) -> None:
+        """Notes that messages were printed by other means."""
+        self._printer.printed += count
+
     def print_in_full(self, message: StoredMessage, physical_offset: int) -> None:
         """Prints all fields of the message at `physical_offset`, one line per field, unless the
         options say how messages are printed."""

@@ -1,0 +1,259 @@
+"""Writes columns as cells of JSON, and joins cells to lines.
+
+Cells are bytes one after the other, with their offsets. Nothing here checks bounds: the caller
+gives room for the longest text that each cell can have (`logdex.frames.json_lines`).
+
+Twin: `json.dumps` of the rows, which the commands use for a few of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from logdex.kernels.common.memory import copy_bytes, load_le64, load_u8, store_u8
+from logdex.kernels.compiled import inlined_kernel, kernel
+
+Int64s = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.uint8]
+
+INVALID_IS_NULL, INVALID_IS_ESCAPED = 0, 1
+"""What text that is no UTF-8 becomes: null, or text with ``\\xNN`` for each byte that is wrong."""
+DIGITS_MAX = 20
+ESCAPED_MAX = 6
+"""How many bytes one byte of text takes at most."""
+
+_QUOTE, _BACKSLASH = 0x22, 0x5C
+_LOW = np.uint64(0x0101010101010101)
+_HIGH = np.uint64(0x8080808080808080)
+_SPACES = np.uint64(0x2020202020202020)
+_QUOTES = np.uint64(0x2222222222222222)
+_BACKSLASHES = np.uint64(0x5C5C5C5C5C5C5C5C)
+
+
+@inlined_kernel
+def _put_null(at: int) -> int:
+    store_u8(at, 0x6E)
+    store_u8(at + 1, 0x75)
+    store_u8(at + 2, 0x6C)
+    store_u8(at + 3, 0x6C)
+    return at + 4
+
+
+@inlined_kernel
+def _hex_digit(value: int) -> int:
+    return value + 0x30 if value < 10 else value + 0x57
+
+
+@kernel
+def int_cells(values: Int64s, valid: Flags, out: int, ends: Int64s) -> None:
+    """Writes whole numbers in decimal. `valid` is empty if none is null."""
+    at = out
+    for i in range(len(values)):
+        if len(valid) and not valid[i]:
+            at = _put_null(at)
+        else:
+            value = values[i]
+            left = np.uint64(value)
+            if value < 0:
+                store_u8(at, 0x2D)
+                at += 1
+                left = np.uint64(0) - left
+            digits = 1
+            rest = left // np.uint64(10)
+            while rest != np.uint64(0):
+                digits += 1
+                rest = rest // np.uint64(10)
+            for place in range(digits - 1, -1, -1):
+                store_u8(at + place, np.int64(left % np.uint64(10)) + 0x30)
+                left = left // np.uint64(10)
+            at += digits
+        ends[i] = at - out
+
+
+@kernel
+def base64_cells(data: int, offsets: Int64s, valid: Flags, alphabet: int, out: int, ends: Int64s) -> None:
+    """Writes bytes as strings of base64. `alphabet` is the address of its 64 letters."""
+    at = out
+    for i in range(len(ends)):
+        if len(valid) and not valid[i]:
+            at = _put_null(at)
+        else:
+            store_u8(at, _QUOTE)
+            at += 1
+            place, end = data + offsets[i], data + offsets[i + 1]
+            while place + 3 <= end:
+                word = load_u8(place) << 16 | load_u8(place + 1) << 8 | load_u8(place + 2)
+                store_u8(at, load_u8(alphabet + (word >> 18)))
+                store_u8(at + 1, load_u8(alphabet + (word >> 12 & 63)))
+                store_u8(at + 2, load_u8(alphabet + (word >> 6 & 63)))
+                store_u8(at + 3, load_u8(alphabet + (word & 63)))
+                place += 3
+                at += 4
+            if place < end:
+                second = load_u8(place + 1) if place + 1 < end else 0
+                word = load_u8(place) << 16 | second << 8
+                store_u8(at, load_u8(alphabet + (word >> 18)))
+                store_u8(at + 1, load_u8(alphabet + (word >> 12 & 63)))
+                store_u8(at + 2, load_u8(alphabet + (word >> 6 & 63)) if place + 1 < end else 0x3D)
+                store_u8(at + 3, 0x3D)
+                at += 4
+            store_u8(at, _QUOTE)
+            at += 1
+        ends[i] = at - out
+
+
+@kernel
+def _utf8_size(place: int, end: int) -> int:
+    """The number of bytes of the character at `place`, whose first byte is not ASCII; 0 if it is
+    none."""
+    first = load_u8(place)
+    if first < 0xC2 or first > 0xF4:
+        return 0
+    size = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
+    if place + size > end:
+        return 0
+    second = load_u8(place + 1)
+    if (first == 0xE0 and second < 0xA0) or (first == 0xED and second > 0x9F):
+        return 0
+    if (first == 0xF0 and second < 0x90) or (first == 0xF4 and second > 0x8F):
+        return 0
+    for k in range(1, size):
+        if load_u8(place + k) & 0xC0 != 0x80:
+            return 0
+    return size
+
+
+@kernel
+def _put_escaped(at: int, byte: int) -> int:
+    """Writes a byte of ASCII that JSON escapes."""
+    store_u8(at, _BACKSLASH)
+    if byte in (_QUOTE, _BACKSLASH):
+        store_u8(at + 1, byte)
+    elif byte == 0x0A:
+        store_u8(at + 1, 0x6E)
+    elif byte == 0x0D:
+        store_u8(at + 1, 0x72)
+    elif byte == 0x09:
+        store_u8(at + 1, 0x74)
+    elif byte == 0x08:
+        store_u8(at + 1, 0x62)
+    elif byte == 0x0C:
+        store_u8(at + 1, 0x66)
+    else:
+        store_u8(at + 1, 0x75)
+        store_u8(at + 2, 0x30)
+        store_u8(at + 3, 0x30)
+        store_u8(at + 4, _hex_digit(byte >> 4))
+        store_u8(at + 5, _hex_digit(byte & 15))
+        return at + 6
+    return at + 2
+
+
+@kernel
+def _put_character(at: int, place: int, end: int, invalid: int) -> tuple[int, int]:
+    """Writes the character at `place`. Returns the places behind both, or -1 for the second if it
+    is no UTF-8 and that makes the text null."""
+    byte = load_u8(place)
+    if byte < 0x80:
+        if byte < 0x20 or byte in (_QUOTE, _BACKSLASH):
+            return _put_escaped(at, byte), place + 1
+        store_u8(at, byte)
+        return at + 1, place + 1
+    size = _utf8_size(place, end)
+    for k in range(size):
+        store_u8(at + k, load_u8(place + k))
+    if size:
+        return at + size, place + size
+    if invalid == INVALID_IS_NULL:
+        return at, -1
+    store_u8(at, _BACKSLASH)
+    store_u8(at + 1, _BACKSLASH)
+    store_u8(at + 2, 0x78)
+    store_u8(at + 3, _hex_digit(byte >> 4))
+    store_u8(at + 4, _hex_digit(byte & 15))
+    return at + 5, place + 1
+
+
+@kernel
+def text_cells(data: int, offsets: Int64s, valid: Flags, invalid: int, out: int, ends: Int64s) -> None:
+    """Writes bytes of UTF-8 as strings. `invalid` says what bytes become that are no UTF-8."""
+    at = out
+    for i in range(len(ends)):
+        begin = at
+        is_null = len(valid) > 0 and not valid[i]
+        if not is_null:
+            store_u8(at, _QUOTE)
+            at += 1
+            place, end = data + offsets[i], data + offsets[i + 1]
+            while place < end:
+                if place + 8 <= end:
+                    word = load_le64(place)
+                    quotes, backslashes = word ^ _QUOTES, word ^ _BACKSLASHES
+                    odd = (word - _SPACES) & ~word  # below a space
+                    odd |= (quotes - _LOW) & ~quotes
+                    odd |= (backslashes - _LOW) & ~backslashes
+                    if (odd | word) & _HIGH == np.uint64(0):
+                        copy_bytes(at, place, 8)
+                        at += 8
+                        place += 8
+                        continue
+                at, place = _put_character(at, place, end, invalid)
+                if place < 0:
+                    is_null = True
+                    break
+            store_u8(at, _QUOTE)
+            at += 1
+        if is_null:
+            at = _put_null(begin)
+        ends[i] = at - out
+
+
+@kernel
+def list_cells(
+    offsets: Int64s, valid: Flags, cells: int, cell_ends: Int64s, opening: int, closing: int, out: int, ends: Int64s
+) -> None:
+    """Writes lists of cells between two characters. `offsets` are numbers of cells, from the first
+    one of the column on."""
+    at = out
+    for i in range(len(ends)):
+        if len(valid) and not valid[i]:
+            at = _put_null(at)
+        else:
+            store_u8(at, opening)
+            at += 1
+            for j in range(offsets[i], offsets[i + 1]):
+                if j > offsets[i]:
+                    store_u8(at, 0x2C)
+                    store_u8(at + 1, 0x20)
+                    at += 2
+                begin = cell_ends[j - 1] if j else 0
+                size = cell_ends[j] - begin
+                copy_bytes(at, cells + begin, size)
+                at += size
+            store_u8(at, closing)
+            at += 1
+        ends[i] = at - out
+
+
+@kernel
+def add_sizes(sizes: Int64s, literal_size: int, cell_ends: Int64s, numbers: Int64s) -> None:
+    """Adds to the size of each row what `put_cells` writes into it."""
+    for i in range(len(sizes)):
+        j = numbers[i] if len(numbers) else i
+        sizes[i] += literal_size + cell_ends[j] - (cell_ends[j - 1] if j else 0)
+
+
+@kernel
+def put_cells(
+    out: int, places: Int64s, literal: int, literal_size: int, cells: int, cell_ends: Int64s, numbers: Int64s
+) -> None:
+    """Writes a literal and a cell at the place of each row, and moves the places on. `numbers` are
+    those of the cells, empty for a cell per row."""
+    for i in range(len(places)):
+        at = out + places[i]
+        copy_bytes(at, literal, literal_size)
+        j = numbers[i] if len(numbers) else i
+        begin = cell_ends[j - 1] if j else 0
+        copy_bytes(at + literal_size, cells + begin, cell_ends[j] - begin)
+        places[i] += literal_size + cell_ends[j] - begin
