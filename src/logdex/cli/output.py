@@ -38,6 +38,8 @@ def shown(value: bytes | str) -> str:
     """Returns text for display on one line. Bytes that are not UTF-8 and control characters are
     shown with backslashes."""
     text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
+    if text.isprintable():  # most texts are, and this is quick
+        return text
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", _SURROGATE.sub(_escape, text))
 
 
@@ -49,7 +51,9 @@ def _escape(found: re.Match[str]) -> str:
 
 def shown_start(value: bytes | str) -> str:
     """Returns the beginning of a value, at most `VALUE_SHOWN` characters."""
-    text = shown(value[: 4 * VALUE_SHOWN])
+    start = value[: 4 * VALUE_SHOWN]
+    text = start.decode("utf-8", "backslashreplace") if isinstance(start, bytes) else start
+    text = shown(text[: VALUE_SHOWN + 1])
     return text if len(text) <= VALUE_SHOWN else text[: VALUE_SHOWN - 1] + "…"
 
 
