@@ -27,7 +27,7 @@ def is_bulk(options: RowOptions, limit: int | None, size_bytes: int) -> bool:
 
 def print_batches(reader: pa.RecordBatchReader, texts: Sequence[str]) -> int:
     """Prints all rows as JSON lines, with the text of the columns `texts`. Returns how many."""
-    from logdex.frames.json_lines import JsonLines
+    from logdex.arrow_text.json_lines import JsonLines
 
     lines, rows = JsonLines(reader.schema, texts), 0
     sys.stdout.flush()

@@ -1,7 +1,7 @@
 """Writes columns as cells of JSON, and joins cells to lines.
 
 Cells are bytes one after the other, with their offsets. Nothing here checks bounds: the caller
-gives room for the longest text that each cell can have (`logdex.frames.json_lines`).
+gives room for the longest text that each cell can have (`logdex.arrow_text.json_lines`).
 
 Twin: `json.dumps` of the rows, which the commands use for a few of them.
 """

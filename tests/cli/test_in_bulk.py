@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from logdex.arrow_text import json_lines
+from logdex.arrow_text.json_lines import JsonLines
 from logdex.cli.rows import in_bulk
-from logdex.frames import json_lines
-from logdex.frames.json_lines import JsonLines
 from tests.cli.helpers import run
 from tests.golden import kafka as golden_kafka
 from tests.golden import rocketmq as golden

@@ -1,0 +1,1 @@
+"""Arrow batches as text, in bulk."""
