@@ -46,10 +46,10 @@ MasterOption = Annotated[str, typer.Option(help="The Spark master for --engine s
 
 def threads_of(jobs: int | None, size_bytes: int) -> int:
     """Returns the number of threads for a log of `size_bytes` that ``--jobs`` asks for: without it,
-    that of the cores which this process may use, and 1 for a small log."""
+    that of the cores, and 1 for a small log."""
     if jobs is not None:
         return jobs
-    return 1 if size_bytes <= _SMALL_BYTES else min(len(os.sched_getaffinity(0)), JOBS_MAX)
+    return 1 if size_bytes <= _SMALL_BYTES else min(os.cpu_count() or 1, JOBS_MAX)
 
 
 @contextmanager

@@ -44,7 +44,7 @@ from logdex.kafka.state.leader_epochs import EpochEntry, LeaderEpochs
 from logdex.kafka.state.producer_state import ProducerStates
 from logdex.primitives.shown import counted, repr_of
 from logdex.primitives.text import to_bytes
-from logdex.primitives.wrong_questions import require_counts, require_longs, require_times
+from logdex.primitives.wrong_questions import require_counts, require_times
 
 Key = str | bytes
 
@@ -299,7 +299,6 @@ class PartitionSnapshot:
         cover yet are read, and so are those of a segment whose time index has no entries.
         """
         log_read.check_isolation(isolation)
-        require_longs(timestamp_ms=timestamp_ms)
         return steadily(self, lambda _: time_lookup.offset_for_timestamp(self._view(isolation), timestamp_ms))
 
     def query(
