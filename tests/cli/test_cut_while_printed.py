@@ -16,7 +16,7 @@ from logdex.kafka.log.log import Log
 from logdex.testing.store_builder import make_message, write_commit_log
 from tests.cli.helpers import rows_of
 
-COUNT = 400
+COUNT = 1_200
 BODY = b"x" * 25_000
 
 
@@ -29,7 +29,7 @@ def kafka_log(folder: Path) -> tuple[Path, Path]:
 
 
 def commit_log(folder: Path) -> tuple[Path, Path]:
-    write_commit_log(str(folder), [make_message(body=BODY, queue_offset=n) for n in range(COUNT)], 1 << 24)
+    write_commit_log(str(folder), [make_message(body=BODY, queue_offset=n) for n in range(COUNT)], 1 << 25)
     return folder, folder / "commitlog" / f"{0:020d}"
 
 

@@ -11,5 +11,8 @@ def to_bytes(text: bytes | str) -> bytes:
         return text
     try:
         return text.encode("utf-8", "surrogateescape")
-    except (AttributeError, UnicodeEncodeError):
+    except AttributeError:
         raise UsageError(f"{text!r} is neither text nor bytes", hint="give a str or bytes") from None
+    except UnicodeEncodeError as error:
+        odd = text[error.start]
+        raise UsageError(f"the text has {odd!r}, which UTF-8 cannot hold", hint="give its bytes") from None

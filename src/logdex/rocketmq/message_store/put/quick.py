@@ -7,6 +7,7 @@ before. `append.put_message` puts all others. A test holds that both write the s
 
 from __future__ import annotations
 
+from logdex.errors import UsageError
 from logdex.layout.rocketmq import MESSAGE_MAGIC_V1
 from logdex.primitives.crc import body_crc
 from logdex.primitives.text import to_bytes
@@ -109,7 +110,7 @@ class QuickPuts:
             return None
         try:
             raw = to_bytes(text)
-        except UnicodeEncodeError:
+        except UsageError:
             return None
         if self._is_cut:
             raw = raw[:-1]
