@@ -22,10 +22,14 @@ _DUMP = "kafka.tools.DumpLogSegments"
 _DUMP_VERSION = "3.9.2"
 
 
-def printing(data: Path, repeats: int, records: int = RECORDS, name: str = "1k") -> Iterator[Row]:
+def printing(data: Path, repeats: int, records: int = RECORDS, name: str = "100b") -> Iterator[Row]:
     """Prints a Kafka log and a RocketMQ store, with --json and as text, to /dev/null."""
     log = kafka_data.ensure(data / "print", "none", records) / kafka_data.LOG_NAME
-    dumped = None if (dump := _dump_command(log)) is None else records / min(timed(lambda: _run(dump), 2))
+    dumped = (
+        None
+        if (dump := _dump_command(log, data / "print" / "jars")) is None
+        else records / min(timed(lambda: _run(dump), 2))
+    )
     for flags in (["--json"], []):
         rate, row = _rate(["cat", str(log), *flags], records, repeats)
         row = {"what": " ".join(["cat", *flags, "of a Kafka log"]), **row}
@@ -51,13 +55,16 @@ def _run(command: Sequence[str]) -> None:
     subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=True)
 
 
-def _dump_command(log: Path) -> list[str] | None:
-    """The real engine's command, or None where it is not installed."""
+def _dump_command(log: Path, jars: Path) -> list[str] | None:
+    """The real engine's command, or None where it is not installed. The jar that it needs beside
+    those of the peers is fetched to `jars`."""
     if kafka_peer.why_missing() is not None:
         return None
-    subprocess.run(
-        [str(kafka_peer.ENGINE), "-v", _DUMP_VERSION, "ReadLog"], capture_output=True, check=False
-    )  # fetches its jars
+    peers_jars = [str(kafka_peer.ENGINE), "-v", _DUMP_VERSION, "ReadLog"]
+    subprocess.run(peers_jars, capture_output=True, check=False)  # it fetches them, and ends without arguments
+    if not any(jars.glob("*.jar")):
+        artifact = f"-Dartifact=org.apache.kafka:kafka-tools-api:{_DUMP_VERSION}"
+        _run(["mvn", "-q", "-B", "dependency:copy", artifact, f"-DoutputDirectory={jars}"])
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    jars = Path(cache) / "logdex-peers" / f"kafka-{_DUMP_VERSION}" / "lib" / "*"
-    return ["java", "-Xmx4g", "-cp", str(jars), _DUMP, "--print-data-log", "--files", str(log)]
+    path = f"{cache}/logdex-peers/kafka-{_DUMP_VERSION}/lib/*:{jars}/*"
+    return ["java", "-Xmx4g", "-cp", path, _DUMP, "--print-data-log", "--files", str(log)]

@@ -175,7 +175,7 @@ def test_verify_is_measured_against_the_same_bytes(tmp_path: Path, monkeypatch: 
 
 def test_printing_is_measured_by_whole_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer, "why_missing", lambda: "not in this test")
-    monkeypatch.setitem(stores.SPECS, "1k", stores.StoreSpec("1k", 200, 1024))
+    monkeypatch.setitem(stores.SPECS, "100b", stores.StoreSpec("100b", 200, 100))
     rows = list(printing.printing(tmp_path, 1, RECORDS))
     assert [row["what"] for row in rows] == [
         "cat --json of a Kafka log",

@@ -114,6 +114,13 @@ class LeftOver:
         return self.is_unclean and unplaced.is_zero and not unplaced.is_passed
 
 
+def _differing(found: Rows, rows: Rows) -> npt.NDArray[np.int64]:
+    """Returns the numbers of the rows that differ, mostly none."""
+    if np.array_equal(found, rows):
+        return np.zeros(0, np.int64)
+    return np.flatnonzero((found != rows).any(axis=1))
+
+
 class QueueCheck:
     """Checks one queue, given its derived entries in log order. `disk` is None if the queue has no
     directory. Not thread-safe."""
@@ -159,12 +166,15 @@ class QueueCheck:
                     self._unplaced(offset, row, is_zero=True)
             return
         cuts = np.flatnonzero(np.diff(offsets) != 1) + 1
+        if not len(cuts):
+            self._put_consecutive(self.disk, int(offsets[0]), rows)
+            return
         for part, part_rows in zip(np.split(offsets, cuts), np.split(rows, cuts), strict=True):
             self._put_consecutive(self.disk, int(part[0]), part_rows)
 
     def _put_consecutive(self, disk: QueueDisk, first: int, rows: Rows) -> None:
         found = disk.read(first, len(rows))
-        differ = np.flatnonzero((found != rows).any(axis=1))
+        differ = _differing(found, rows)
         if len(differ) and self._left.was_trimmed(self._file):
             self.next = max(self.next, first + len(rows))
             return
@@ -172,7 +182,7 @@ class QueueCheck:
             self._begin(disk, first, rows[0])
         if found[differ].any() and self._left.look_again():
             found = disk.read(first, len(rows))
-            differ = np.flatnonzero((found != rows).any(axis=1))
+            differ = _differing(found, rows)
         at = 0
         for i in differ.tolist():
             self._matched(disk, first + at, first + i)
