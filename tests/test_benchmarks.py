@@ -173,6 +173,7 @@ def test_verify_is_measured_against_the_same_bytes(tmp_path: Path, monkeypatch: 
     assert all(row["ratio"] > 0 for row in rows)
 
 
+@pytest.mark.slow
 def test_printing_is_measured_by_whole_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer, "why_missing", lambda: "not in this test")
     monkeypatch.setitem(stores.SPECS, "100b", stores.StoreSpec("100b", 200, 100))
