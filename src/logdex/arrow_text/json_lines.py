@@ -16,6 +16,7 @@ import pyarrow as pa
 from logdex.kernels.common import json_text as kernels
 from logdex.kernels.common.json_text import Flags, Int64s
 from logdex.kernels.compiled import add_plain_work, is_plain_quicker
+from logdex.primitives.text import utf8_or_none
 
 ROWS = 2_048
 """So many rows are written at a time, so that their text stays in the processor's cache."""
@@ -61,7 +62,7 @@ class JsonLines:
         kinds, lines = [*zip(batch.schema.names, batch.schema.types, strict=True)], []
         for row in batch.to_pylist():
             fields = {name: _plain(kind, row[name]) for name, kind in kinds}
-            fields |= {f"{name}_text": _text_or_none(row[name]) for name in self._texts}
+            fields |= {f"{name}_text": utf8_or_none(row[name]) for name in self._texts}
             lines.append(f"{json.dumps(fields, ensure_ascii=False)}\n")
         return "".join(lines).encode()
 
@@ -84,13 +85,6 @@ def _plain(kind: pa.DataType, value: Any) -> Any:
         pairs = (tuple(each.values()) for each in value)
         return [[name.decode("utf-8", "backslashreplace"), _plain(pa.binary(), data)] for name, data in pairs]
     return value
-
-
-def _text_or_none(value: bytes | None) -> str | None:
-    try:
-        return None if value is None else value.decode()
-    except UnicodeDecodeError:
-        return None
 
 
 def _literal(text: str) -> npt.NDArray[np.uint8]:

@@ -53,12 +53,19 @@ def threads_of(jobs: int | None, size_bytes: int) -> int:
 
 
 @contextmanager
+def local_runner(what: str, size_bytes: int, jobs: int | None) -> Iterator[Runner]:
+    """As `runner_of`, for this process."""
+    with progress_bar(what, size_bytes) as progress:
+        yield LocalRunner(progress, threads_of(jobs, size_bytes))
+
+
+@contextmanager
 def runner_of(what: str, size_bytes: int, engine: Engine, master: str, jobs: int | None) -> Iterator[Runner]:
     """Returns a runner of tasks during a block. A bar shows its progress from 0 to `size_bytes`.
     `jobs` is the number of threads of the local engine."""
     if engine is Engine.LOCAL:
-        with progress_bar(what, size_bytes) as progress:
-            yield LocalRunner(progress, threads_of(jobs, size_bytes))
+        with local_runner(what, size_bytes, jobs) as local:
+            yield local
         return
     if jobs is not None and jobs > 1:
         raise UsageError("--jobs is about --engine local", hint="give the number of cores in --master, as local[4]")

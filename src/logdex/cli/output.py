@@ -37,10 +37,14 @@ VALUE_SHOWN = 120
 def shown(value: bytes | str) -> str:
     """Returns text for display on one line. Bytes that are not UTF-8 and control characters are
     shown with backslashes."""
-    text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
+    text = _text_of(value)
     if text.isprintable():  # most texts are, and this is quick
         return text
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", _SURROGATE.sub(_escape, text))
+
+
+def _text_of(value: bytes | str) -> str:
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
 
 
 def _escape(found: re.Match[str]) -> str:
@@ -51,9 +55,7 @@ def _escape(found: re.Match[str]) -> str:
 
 def shown_start(value: bytes | str) -> str:
     """Returns the beginning of a value, at most `VALUE_SHOWN` characters."""
-    start = value[: 4 * VALUE_SHOWN]
-    text = start.decode("utf-8", "backslashreplace") if isinstance(start, bytes) else start
-    text = shown(text[: VALUE_SHOWN + 1])
+    text = shown(_text_of(value[: 4 * VALUE_SHOWN])[: VALUE_SHOWN + 1])
     return text if len(text) <= VALUE_SHOWN else text[: VALUE_SHOWN - 1] + "…"
 
 

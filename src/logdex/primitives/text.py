@@ -1,4 +1,4 @@
-"""Conversion of text from callers to the bytes that are stored on disk."""
+"""Conversion between text and the bytes that are stored on disk."""
 
 from __future__ import annotations
 
@@ -16,3 +16,11 @@ def to_bytes(text: bytes | str) -> bytes:
     except UnicodeEncodeError as error:
         odd = text[error.start]
         raise UsageError(f"the text has {odd!r}, which UTF-8 cannot hold", hint="give its bytes") from None
+
+
+def utf8_or_none(data: bytes | None) -> str | None:
+    """Returns bytes as text if they are UTF-8."""
+    try:
+        return None if data is None else data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None

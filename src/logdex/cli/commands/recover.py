@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
-from logdex.cli.engines import Engine, JobsOption, runner_of
+from logdex.cli.engines import JobsOption, local_runner
 from logdex.cli.find_view import find, note_unfinished, view_of
 from logdex.cli.options import JsonOption, NoSpaceCheckOption, NoSyncOption, PathOptions, output_of, path_command
 from logdex.cli.output import emit_json, note
@@ -51,7 +51,7 @@ def recover(
     job = format_of(found).recover(found, target.settings, written_to, in_place=in_place, sync=not no_sync, env=env)
     if in_place:
         note(f"writes a new log in {target.path}; existing files are kept under dated names")
-    with runner_of("recover", job.size_bytes, Engine.LOCAL, "", jobs) as runner:
+    with local_runner("recover", job.size_bytes, jobs) as runner:
         report = job.run(runner)
     if as_json:
         for skipped in report.skipped:

@@ -10,7 +10,8 @@ from logdex.cli.output import json_text, shown, shown_start
 from logdex.cli.rows.row_options import RowOptions, Values
 from logdex.cli.rows.shape import Cell, Pair, Row, RowShape
 from logdex.cli.rows.template import compile_template
-from logdex.cli.rows.value_text import RawJson, json_value_of, text_of, utf8_or_none
+from logdex.cli.rows.value_text import RawJson, json_value_of, text_of
+from logdex.primitives.text import utf8_or_none
 
 
 def renderer(shape: RowShape[Row], options: RowOptions) -> Callable[[Row], str]:

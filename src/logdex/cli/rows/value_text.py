@@ -20,16 +20,6 @@ class RawJson(str):
     __slots__ = ()
 
 
-def utf8_or_none(value: bytes | None) -> str | None:
-    """Returns bytes as text if they are UTF-8."""
-    if value is None:
-        return None
-    try:
-        return value.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
-
-
 def text_of(value: bytes, how: Values) -> str:
     """Returns bytes as text on one line. What is asked for as JSON and is none is shown as text."""
     match how:

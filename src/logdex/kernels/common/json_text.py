@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex.kernels.common.memory import copy_bytes, load_le64, load_u8, store_u8
+from logdex.kernels.common.utf8 import HIGH_BITS, well_formed
 from logdex.kernels.compiled import inlined_kernel, kernel
 
 Int64s = npt.NDArray[np.int64]
@@ -25,7 +26,6 @@ ESCAPED_MAX = 6
 
 _QUOTE, _BACKSLASH = 0x22, 0x5C
 _LOW = np.uint64(0x0101010101010101)
-_HIGH = np.uint64(0x8080808080808080)
 _SPACES = np.uint64(0x2020202020202020)
 _QUOTES = np.uint64(0x2222222222222222)
 _BACKSLASHES = np.uint64(0x5C5C5C5C5C5C5C5C)
@@ -104,27 +104,6 @@ def base64_cells(data: int, offsets: Int64s, valid: Flags, alphabet: int, out: i
 
 
 @kernel
-def _utf8_size(place: int, end: int) -> int:
-    """The number of bytes of the character at `place`, whose first byte is not ASCII; 0 if it is
-    none."""
-    first = load_u8(place)
-    if first < 0xC2 or first > 0xF4:
-        return 0
-    size = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
-    if place + size > end:
-        return 0
-    second = load_u8(place + 1)
-    if (first == 0xE0 and second < 0xA0) or (first == 0xED and second > 0x9F):
-        return 0
-    if (first == 0xF0 and second < 0x90) or (first == 0xF4 and second > 0x8F):
-        return 0
-    for k in range(1, size):
-        if load_u8(place + k) & 0xC0 != 0x80:
-            return 0
-    return size
-
-
-@kernel
 def _put_escaped(at: int, byte: int) -> int:
     """Writes a byte of ASCII that JSON escapes."""
     store_u8(at, _BACKSLASH)
@@ -160,10 +139,9 @@ def _put_character(at: int, place: int, end: int, invalid: int) -> tuple[int, in
             return _put_escaped(at, byte), place + 1
         store_u8(at, byte)
         return at + 1, place + 1
-    size = _utf8_size(place, end)
-    for k in range(size):
-        store_u8(at + k, load_u8(place + k))
-    if size:
+    size, need = well_formed(place, end - place)
+    if size == need:
+        copy_bytes(at, place, size)
         return at + size, place + size
     if invalid == INVALID_IS_NULL:
         return at, -1
@@ -193,7 +171,7 @@ def text_cells(data: int, offsets: Int64s, valid: Flags, invalid: int, out: int,
                     odd = (word - _SPACES) & ~word  # below a space
                     odd |= (quotes - _LOW) & ~quotes
                     odd |= (backslashes - _LOW) & ~backslashes
-                    if (odd | word) & _HIGH == np.uint64(0):
+                    if (odd | word) & HIGH_BITS == np.uint64(0):
                         copy_bytes(at, place, 8)
                         at += 8
                         place += 8

@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex.kernels.common.memory import load_le64, load_u8
+from logdex.kernels.common.utf8 import HIGH_BITS, well_formed
 from logdex.kernels.compiled import inlined_kernel, kernel
 
 _P1 = np.uint64(31)
 _P2 = np.uint64(31**2)
 _P4 = np.uint64(31**4)
 _P8 = np.uint64(31**8)
-_HIGH_BITS = np.uint64(0x8080808080808080)
 _BYTES_EVEN = np.uint64(0x00FF00FF00FF00FF)
 _PAIRS_EVEN = np.uint64(0x0000FFFF0000FFFF)
 _LOW32 = np.uint64(0xFFFFFFFF)
@@ -31,39 +31,6 @@ def _fold(word: int) -> int:
     pairs = (word & _BYTES_EVEN) * _P1 + ((word >> np.uint64(8)) & _BYTES_EVEN)
     quads = (pairs & _PAIRS_EVEN) * _P2 + ((pairs >> np.uint64(16)) & _PAIRS_EVEN)
     return (quads & _LOW32) * _P4 + (quads >> np.uint64(32))
-
-
-@kernel
-def _well_formed(address: int, left: int) -> tuple[int, int]:
-    """(well-formed bytes, bytes needed) of the UTF-8 sequence at `address`; `left` bytes are
-    available.
-
-    If they differ, the first is the length of the maximal ill-formed part. (1, 0): the byte starts
-    no sequence.
-    """
-    first = load_u8(address)
-    if first < 0x80:
-        return 1, 1
-    if first < 0xC2 or first > 0xF4:
-        return 1, 0
-    need = 2 if first < 0xE0 else (3 if first < 0xF0 else 4)
-    low, high = 0x80, 0xBF
-    if first == 0xE0:
-        low = 0xA0
-    elif first == 0xED:
-        high = 0x9F
-    elif first == 0xF0:
-        low = 0x90
-    elif first == 0xF4:
-        high = 0x8F
-    good = 1
-    while good < need and good < left:
-        value = load_u8(address + good)
-        if value < low or value > high:
-            break
-        low, high = 0x80, 0xBF
-        good += 1
-    return good, need
 
 
 @kernel
@@ -83,7 +50,7 @@ def java_hash_units(address: int, size: int, seed: int) -> int:
     value = np.uint64(seed)
     end = address + size
     while address < end:
-        good, need = _well_formed(address, end - address)
+        good, need = well_formed(address, end - address)
         if good != need:
             value = value * _P1 + _REPLACEMENT
             address += 3 if _encoded_surrogate(address, end - address) else good
@@ -137,7 +104,7 @@ def java_hash(address: int, size: int, seed: int) -> int:
             byte = np.uint64(load_u8(address + k))
             seen |= byte
             value = value * _P1 + byte
-    if seen & _HIGH_BITS:
+    if seen & HIGH_BITS:
         return java_hash_units(address, size, seed)
     return value & _LOW32
 

@@ -21,6 +21,7 @@ from logdex.kernels.common.memory import (
     store_i64,
     store_u8,
 )
+from logdex.kernels.common.utf8 import HIGH_BITS, well_formed
 from logdex.kernels.compiled import kernel
 from logdex.kernels.rocketmq.property_text import NAME_KEYS, NAME_TAGS, NAME_UNIQ_KEY, separators
 
@@ -39,7 +40,6 @@ SCRATCH_SIZE = PAIRS_MAX * _PAIR_SIZE // 8
 (PAIRS, NAME_BYTES, VALUE_BYTES, KEYS, KEY_BYTES, TAGS, TAG_BYTES, UNIQUE_KEYS, UNIQUE_KEY_BYTES) = range(9)
 STATE_SIZE = 9
 
-_HIGH_BITS = np.uint64(0x8080808080808080)
 _FOUR = np.uint64(0xFFFFFFFF)
 
 
@@ -107,23 +107,15 @@ def _is_utf8(start: int, end: int) -> bool:
     at = start
     while at < end:
         rest = end - at
-        high = load_le64(at) & _HIGH_BITS
+        high = load_le64(at) & HIGH_BITS
         step = min(np.int64(8) if high == np.uint64(0) else count_trailing_zeros(high) >> 3, rest)
         if step > 0:
             at += step
             continue
-        first, second = load_u8(at), load_u8(at + 1)
-        size = 2 if first < 0xE0 else (3 if first < 0xF0 else 4)
-        if first < 0xC2 or first > 0xF4 or size > rest:
+        good, need = well_formed(at, rest)
+        if good != need:
             return False
-        low = 0xA0 if first == 0xE0 else (0x90 if first == 0xF0 else 0x80)
-        top = 0x9F if first == 0xED else (0x8F if first == 0xF4 else 0xBF)
-        if second < low or second > top:
-            return False
-        for k in range(2, size):
-            if load_u8(at + k) & 0xC0 != 0x80:
-                return False
-        at += size
+        at += good
     return True
 
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logdex.cli.rows.row_options import Values
-from logdex.cli.rows.value_text import RawJson, compact_json, json_value_of, text_of, utf8_or_none
+from logdex.cli.rows.value_text import RawJson, compact_json, json_value_of, text_of
+from logdex.primitives.text import utf8_or_none
 
 
 @pytest.mark.parametrize(

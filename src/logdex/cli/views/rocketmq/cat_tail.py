@@ -55,11 +55,8 @@ def print_tail(
         for problem in tail.problems:
             note(problem.message)
     if not is_there:
-        whose = (
-            snapshot.root
-            if topic is None
-            else f"the topic {topic}" + ("" if queue_id is None else f", queue {queue_id},")
-        )
+        of_queue = "" if queue_id is None else f", queue {queue_id},"
+        whose = snapshot.root if topic is None else f"the topic {topic}{of_queue}"
         note(f"{whose} has no ConsumeQueue: the log is read, and logdex rebuild derives it")
         scan = snapshot.scan(*bounds, start_offset=physical_offset, queue_offset=queue_offset)
         found = _last_of_log(scan, count, printer)
