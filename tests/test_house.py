@@ -92,6 +92,22 @@ def test_the_map_equals_the_tree() -> None:
     assert sorted(named) == sorted(f"{folder.as_posix()}/" for folder in folders())
 
 
+def test_the_map_names_files_that_are_there() -> None:
+    """A file that a folder's row names lies in that folder, or where its path says."""
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    rows = re.findall(r"^\| ((?:`[\w/.]+`(?:, )?)+) \| (.*) \|$", text[: text.index("## Tests")], re.MULTILINE)
+    paths = {f"/{path.relative_to(SRC).as_posix()}" for path in SRC.rglob("*.py")}
+    named = [(folder, name) for folder, told in rows for name in re.findall(r"`([\w/]+\.py)`", told)]
+    lost = [
+        (row, name)
+        for row, name in named
+        if not any(f"/{folder}{name}" in paths for folder in re.findall(r"`([\w/]+/)`", row))
+        and not any(path.endswith(f"/{name}") if "/" in name else path == f"/{name}" for path in paths)
+    ]
+    assert len(named) > 100
+    assert lost == []
+
+
 def test_the_map_of_the_tests_equals_the_tree() -> None:
     """Every folder below tests/ that holds tests has a row in ARCHITECTURE, and the other way
     round."""

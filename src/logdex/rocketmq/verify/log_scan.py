@@ -23,8 +23,8 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.at_start import AtStart
 from logdex.rocketmq.verify.checks import CUT_AT_START, DAMAGE_TEXTS, RESTORE, Collector, check_of
 from logdex.rocketmq.verify.damage import OFFSET_MAX, Damage
+from logdex.rocketmq.verify.misnamed import well_named
 from logdex.rocketmq.verify.small_files import check_foreign
-from logdex.rocketmq.verify.wrong_names import well_named
 
 
 def _blank_of(file: CommitLogFile, position: int, head: bytes) -> tuple[int, int]:

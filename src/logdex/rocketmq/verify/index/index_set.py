@@ -24,9 +24,9 @@ from logdex.rocketmq.verify.checks import Collector
 from logdex.rocketmq.verify.damage import Damage
 from logdex.rocketmq.verify.index.index_check import IndexCheck, SlotCounting
 from logdex.rocketmq.verify.index.index_disk import IndexDisk, IndexRows
-from logdex.rocketmq.verify.index.index_lacks import IndexLacks
-from logdex.rocketmq.verify.index.index_others import OtherEntries
+from logdex.rocketmq.verify.index.keys_without_entries import KeysWithoutEntries
 from logdex.rocketmq.verify.index.log_keys import LogKeys
+from logdex.rocketmq.verify.index.unmatched_entries import UnmatchedEntries
 
 _LOOK_AHEAD_ROWS = 4096
 _LAST_ROWS = 1 << 16
@@ -65,8 +65,8 @@ class IndexSet:
         self._end_ms: int | None = None if log.min_offset else 0
         self._last_has_room = False
         self._is_excused = False  # an unreadable file precedes the next match
-        self._lacks = IndexLacks(root, config, log, out, env)
-        self._others = OtherEntries(config, log, damage, out)
+        self._lacks = KeysWithoutEntries(root, config, log, out, env)
+        self._others = UnmatchedEntries(config, log, damage, out)
         self._slot_counting = SlotCounting()
         self._steps = 0
         self._changes = 0

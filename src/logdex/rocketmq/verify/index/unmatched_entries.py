@@ -23,7 +23,7 @@ _LOOK_UPS_MAX = 1_000_000
 """The number of such entries whose messages are read."""
 
 
-class OtherEntries:
+class UnmatchedEntries:
     """Looks at such entries. Not thread-safe."""
 
     def __init__(self, config: StoreConfig, log: CommitLog, damage: Damage, out: Collector) -> None:

@@ -76,7 +76,7 @@ class _Lack:
     """The file before whose first entry they lie."""
 
 
-class IndexLacks:
+class KeysWithoutEntries:
     """Collects the missing keys of a store, in order. Not thread-safe."""
 
     def __init__(self, root: str, config: StoreConfig, log: CommitLog, out: Collector, env: Env) -> None:
