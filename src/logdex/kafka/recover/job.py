@@ -13,10 +13,12 @@ import posixpath
 from dataclasses import dataclass, replace
 from typing import Any
 
+from logdex.errors import UnreadableError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.output_files import OutputFiles
 from logdex.io.path_look import StrPath
 from logdex.jobs.free_space import require_free_for
+from logdex.jobs.look_again import LOOKS_MAX, pause
 from logdex.jobs.publication import Names
 from logdex.jobs.reports import Progress
 from logdex.jobs.tasks import Count, LocalRunner, Runner, halved
@@ -30,7 +32,7 @@ from logdex.kafka.recover.partition_scan import PartitionScan
 from logdex.kafka.recover.place import joined, place
 from logdex.kafka.recover.report import RecoverReport, Skipped
 from logdex.kafka.recover.small_files import LogBounds, SmallFiles
-from logdex.kafka.recover.source import RecoverSource, SourcePartition, check_output, find_source
+from logdex.kafka.recover.source import RecoverSource, SourcePartition, check_output, find_source, list_partition
 from logdex.kafka.recover.write import PartitionWriter, plan_segments
 from logdex.kafka.segment.index_interval import IndexInterval, describe_intervals, index_intervals
 from logdex.kafka.settings.log_config import LogConfig
@@ -169,21 +171,21 @@ class _Recovery:
         # In place this job holds the lock itself.
         if not in_place and lock_is_held(home, env=self._env) and self._env.exists(f"{home}/{LOCK_FILE}"):
             self.report.notes.append(f"{home} is open in another process: its log may go on meanwhile")
-        report, partitions = self.report, self._source.partitions
-        recovered = self._runner.run("recover", self._recover, partitions)
-        for partition, one in zip(partitions, recovered, strict=True):
+        report, done = self.report, self._runner.run("recover", self._recover, self._source.partitions)
+        both = [(each, one) for each, one in zip(self._source.partitions, done, strict=True) if one is not None]
+        self._source.partitions = [partition for partition, _ in both]
+        for partition, one in both:
             self.partition_names[partition.folder] = one.names
             report.skipped += one.skipped
             report.messages += one.messages
             report.batches += one.batches
             report.files += one.files
             report.notes += one.notes
-        report.partitions = len(partitions)
-        for one in recovered:
+        report.partitions = len(both)
+        for _, one in both:
             report.notes += one.small_notes
         if self._source.is_log_dir:
-            named = zip(partitions, recovered, strict=True)
-            bounds = {partition.name: one.bounds for partition, one in named if partition.name is not None}
+            bounds = {partition.name: one.bounds for partition, one in both if partition.name is not None}
             with OutputFiles(self._env, sync=self._sync) as output:
                 small = SmallFiles(self._directory, output, self._env)
                 small.write_log_dir(self._source.root, bounds)
@@ -191,13 +193,32 @@ class _Recovery:
             self.names = small.names
             report.notes += small.notes
 
-    def _recover(self, partition: SourcePartition, _attempt: str, count: Count) -> _Recovered:
-        """Recovers one partition."""
-        with OutputFiles(self._env, sync=self._sync) as output:
-            small = SmallFiles(self._directory, output, self._env)
-            one = self._write(partition, output, small, halved(count))
-            one.files = output.close()
-        return one
+    def _recover(self, partition: SourcePartition, _attempt: str, count: Count) -> _Recovered | None:
+        """Recovers one partition. If a broker removes or cuts files of it meanwhile, they are
+        listed and read again. Returns None if it deletes the partition."""
+        listed: SourcePartition | None = partition
+        notes, looks = list[str](), 0
+        while listed is not None:
+            try:
+                with OutputFiles(self._env, sync=self._sync) as output:
+                    small = SmallFiles(self._directory, output, self._env)
+                    one = self._write(listed, output, small, halved(count))
+                    one.files = output.close()
+                one.notes[:0] = notes
+                return one
+            except (VanishedError, UnreadableError) as error:
+                looks += 1
+                if looks == LOOKS_MAX or not self._source.is_whole or not error.path.startswith(partition.directory):
+                    raise
+            pause()
+            self._env.remove_tree(self._staged(partition))
+            listed, notes = list_partition(partition, self._env)
+        self.report.notes += notes
+        return None
+
+    def _staged(self, partition: SourcePartition) -> str:
+        """The directory where a partition is written."""
+        return f"{self._directory}/{partition.folder}".rstrip("/")
 
     def _write(self, partition: SourcePartition, output: OutputFiles, small: SmallFiles, on_read: Count) -> _Recovered:
         scan = PartitionScan(self._env, on_read)
@@ -206,9 +227,8 @@ class _Recovery:
             scan.scan(log, behind)
         scan.finish()
         placed = place(scan.pieces, scan.strays, self._env)
-        directory = f"{self._directory}/{partition.folder}".rstrip("/")
         writer = PartitionWriter(
-            directory,
+            self._staged(partition),
             output,
             self._env,
             index_interval_bytes=self._interval_of(partition),
@@ -245,7 +265,7 @@ class _Recovery:
         )
 
     def _notes(self, partition: SourcePartition, scan: PartitionScan, writer: PartitionWriter) -> list[str]:
-        written = f"{self._directory}/{partition.folder}".rstrip("/")
+        written = self._staged(partition)
         name = partition.folder or posixpath.basename(partition.directory)
         notes = [note.replace(written, name) for note in writer.notes]
         if scan.strays:

@@ -10,10 +10,11 @@ import posixpath
 from dataclasses import dataclass, field, replace
 
 from logdex import limits
-from logdex.errors import StoreError, UsageError
+from logdex.errors import StoreError, UsageError, VanishedError
 from logdex.io.env import Env
 from logdex.jobs import output as outputs
 from logdex.jobs.journal import LOCK_NAME
+from logdex.jobs.look_again import LOOKS_MAX, pause
 from logdex.kafka.directory.leftovers import covered_offsets, first_cleaned_offset
 from logdex.kafka.directory.log_dir import KafkaLogDir
 from logdex.kafka.directory.partition_files import home_of, partition_directory
@@ -102,6 +103,34 @@ def find_source(found: KafkaPath, env: Env) -> RecoverSource:
 
 
 def _add(source: RecoverSource, partition: SourcePartition, env: Env) -> None:
+    listed, notes = list_partition(partition, env)
+    source.notes += notes
+    if listed is not None:
+        source.partitions.append(listed)
+
+
+def list_partition(partition: SourcePartition, env: Env) -> tuple[SourcePartition | None, list[str]]:
+    """Lists the files of a partition, again if a broker has removed some meanwhile. Returns None in
+    place of a log directory's partition that was deleted, and notes for the report. Raises
+    `VanishedError` if files are removed again and again, or a lone partition was deleted."""
+    for look in range(LOOKS_MAX):
+        found, notes = replace(partition, logs=[], copied=[], missing=[]), list[str]()
+        try:
+            _list(found, notes, env)
+        except VanishedError:
+            if not env.exists(partition.directory):
+                if not partition.folder:
+                    raise VanishedError("the partition was removed meanwhile", path=partition.directory) from None
+                return None, [f"{partition.directory}: deleted by the broker meanwhile"]
+            if look == LOOKS_MAX - 1:
+                raise
+            pause()
+            continue
+        break
+    return found, notes
+
+
+def _list(partition: SourcePartition, notes: list[str], env: Env) -> None:
     logs: dict[int, str] = {}
     swaps: dict[int, str] = {}
     indexes: dict[int, list[str]] = {}
@@ -126,12 +155,11 @@ def _add(source: RecoverSource, partition: SourcePartition, env: Env) -> None:
         elif name.endswith(files.CLEANED_SUFFIX) and cleaned is not None:
             continue  # only partly written
         elif name not in _OWN_NAMES and (parsed is None or parsed[1] not in _DERIVED):
-            source.notes.append(f"{path}: {env.size_bytes(path)} bytes, not taken over")
-    covered = _take_swaps(source, logs, swaps, env)
+            notes.append(f"{path}: {env.size_bytes(path)} bytes, not taken over")
+    covered = _take_swaps(notes, logs, swaps, env)
     alone = {base: paths for base, paths in indexes.items() if base not in logs and base not in covered}
     partition.logs = [SourceLog(path, base, _size_bytes(path, env)) for base, path in sorted(logs.items())]
-    _tell_missing(source, partition, alone, env)
-    source.partitions.append(partition)
+    _tell_missing(notes, partition, alone, env)
 
 
 def _is_taken(path: str, name: str, env: Env) -> bool:
@@ -145,7 +173,7 @@ def _size_bytes(path: str, env: Env) -> int:
     return env.size_bytes(path) if env.is_file(path) else 0
 
 
-def _tell_missing(source: RecoverSource, partition: SourcePartition, indexes: dict[int, list[str]], env: Env) -> None:
+def _tell_missing(notes: list[str], partition: SourcePartition, indexes: dict[int, list[str]], env: Env) -> None:
     """Reports the logs of which only `indexes` are there, by base offset. One with entries is a
     loss, unless it precedes all logs: a deletion of the oldest segments that was broken off may
     leave it."""
@@ -157,24 +185,27 @@ def _tell_missing(source: RecoverSource, partition: SourcePartition, indexes: di
             why = f"there is no such file, but {posixpath.basename(paths[0])} is there"
             partition.missing.append(Skipped(path, 0, 0, why, base, next_offset))
         else:
-            source.notes += [f"{each}: an index without its log, not taken over" for each in paths]
+            notes += [f"{each}: an index without its log, not taken over" for each in paths]
 
 
 def _has_entries(path: str, env: Env) -> bool:
-    """Whether an index holds anything but zeros; True if it cannot be read."""
+    """Whether an index holds anything but zeros; True if it cannot be read. Raises `VanishedError`
+    if it is not there any more."""
     try:
         data = env.read_file(path, limits.INDEX_SIZE_BYTES_MAX)
         return data.count(0) < len(data)
+    except VanishedError:
+        raise
     except StoreError:
         return True
 
 
-def _take_swaps(source: RecoverSource, logs: dict[int, str], swaps: dict[int, str], env: Env) -> range:
+def _take_swaps(notes: list[str], logs: dict[int, str], swaps: dict[int, str], env: Env) -> range:
     """Replaces segments by the `.swap` files that cover them. These are whole files of a cleaning
     or a split that a crash interrupted. Returns the offsets that they cover."""
     covered = covered_offsets({base: _next_offset(path, base, env) for base, path in swaps.items()})
     for base in [base for base in logs if base in covered]:
-        source.notes.append(f"{logs.pop(base)}: replaced by the .swap files of a cleaning or split, as a broker does")
+        notes.append(f"{logs.pop(base)}: replaced by the .swap files of a cleaning or split, as a broker does")
     logs.update(swaps)
     return covered
 

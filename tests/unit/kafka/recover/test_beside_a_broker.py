@@ -1,0 +1,150 @@
+"""A broker removes, replaces and cuts files while they are recovered: nothing dies, and what it
+took away is no loss."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from logdex.errors import VanishedError
+from logdex.io.env import Env, ReadFile
+from logdex.jobs import look_again
+from logdex.kafka.files.checkpoints import TopicPartition, read_offset_checkpoint
+from logdex.kafka.recover import recover
+from logdex.kafka.recover.report import RecoverReport
+from logdex.kafka.verify import verify
+from tests.unit.kafka.batch.batch_bytes import batch, record
+from tests.unit.kafka.verify.log_harm import CONFIG, FIRST, PARTITION, SECOND, THIRD, make_log_dir
+
+OTHER = "other-0"
+
+
+class _Beside(Env):
+    """Does something once, right before the `number`-th opening of a file."""
+
+    def __init__(self, suffix: str, act: Callable[[], object], number: int = 1) -> None:
+        super().__init__()
+        self._suffix, self._act, self._left = suffix, act, number
+        self.has_acted = False
+
+    def open_read(self, path: str) -> ReadFile:
+        if path.endswith(self._suffix) and self._left:
+            self._left -= 1
+            if not self._left:
+                self.has_acted = True
+                self._act()
+        return super().open_read(path)
+
+
+class _Vanishing(Env):
+    """No .log is ever there when it is opened."""
+
+    def open_read(self, path: str) -> ReadFile:
+        if path.endswith(".log"):
+            raise VanishedError("no such file", path=path)
+        return super().open_read(path)
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    directory = make_log_dir(tmp_path / "clean")
+    (directory / OTHER).mkdir()
+    value = batch(record(0, 0, b"k", b"v"), 1, base_offset=0)
+    (directory / OTHER / f"{0:020d}.log").write_bytes(value)
+    return directory
+
+
+def renamed(log_dir: Path, stem: str) -> None:
+    """Removes a segment as a broker's retention does."""
+    for path in (log_dir / stem).parent.glob(f"{Path(stem).name}.*"):
+        path.rename(path.with_name(f"{path.name}.deleted"))
+
+
+def run(path: Path, tmp_path: Path, env: Env) -> tuple[Path, RecoverReport]:
+    output = tmp_path / "out"
+    report = recover(path, output, CONFIG, env=env)
+    if isinstance(env, _Beside):
+        assert env.has_acted
+    assert verify(output, config=CONFIG).findings == []
+    return output, report
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.stem for path in directory.glob("*.log"))
+
+
+@pytest.mark.parametrize("is_alone", [False, True], ids=["log directory", "partition"])
+@pytest.mark.parametrize("number", [1, 2], ids=["before it is scanned", "before it is copied"])
+def test_a_first_segment_that_retention_removes_is_no_loss(
+    number: int, is_alone: bool, log_dir: Path, tmp_path: Path
+) -> None:
+    env = _Beside(f"{FIRST}.log", lambda: renamed(log_dir, FIRST), number)
+    output, report = run(log_dir / PARTITION if is_alone else log_dir, tmp_path, env)
+    assert report.skipped == []
+    assert names(output if is_alone else output / PARTITION) == [Path(each).name for each in (SECOND, THIRD)]
+    assert report.messages == (20 if is_alone else 21)
+
+
+def test_an_index_that_is_removed_while_it_is_read_is_no_loss(log_dir: Path, tmp_path: Path) -> None:
+    (log_dir / f"{SECOND}.log").unlink()
+    env = _Beside(f"{SECOND}.index", lambda: renamed(log_dir, SECOND))
+    _, report = run(log_dir, tmp_path, env)
+    assert not report.lossy
+
+
+def test_segments_that_compaction_replaces_are_read_as_they_are_then(log_dir: Path, tmp_path: Path) -> None:
+    whole = (log_dir / f"{FIRST}.log").read_bytes() + (log_dir / f"{SECOND}.log").read_bytes()
+
+    def compact() -> None:
+        swap = log_dir / f"{FIRST}.log.swap"
+        swap.write_bytes(whole)
+        renamed(log_dir, SECOND)
+        os.replace(swap, log_dir / f"{FIRST}.log")
+
+    output, report = run(log_dir, tmp_path, _Beside(f"{SECOND}.log", compact))
+    assert not report.lossy
+    assert (output / f"{FIRST}.log").read_bytes() == whole
+    assert names(output / PARTITION) == [Path(each).name for each in (FIRST, THIRD)]
+
+
+def test_a_log_that_is_cut_before_it_is_copied_is_read_again(log_dir: Path, tmp_path: Path) -> None:
+    path = log_dir / f"{THIRD}.log"
+    size = path.stat().st_size
+    output, report = run(log_dir, tmp_path, _Beside(f"{THIRD}.log", lambda: os.truncate(path, size - 1), 2))
+    assert report.messages == 30
+    assert (output / f"{THIRD}.log").stat().st_size < size
+
+
+@pytest.mark.parametrize("suffix", [f"{FIRST}.log", f"{PARTITION}/partition.metadata"])
+def test_a_partition_that_is_deleted_is_left_out(suffix: str, log_dir: Path, tmp_path: Path) -> None:
+    (log_dir / PARTITION / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
+
+    def delete() -> None:
+        (log_dir / PARTITION).rename(log_dir / f"{PARTITION}.0123456789abcdef0123456789abcdef-delete")
+
+    output, report = run(log_dir, tmp_path, _Beside(suffix, delete))
+    assert not report.lossy
+    assert (report.partitions, report.messages) == (1, 1)
+    assert [note for note in report.notes if "deleted by the broker meanwhile" in note]
+    assert not (output / PARTITION).exists()
+    assert list(read_offset_checkpoint(f"{output}/recovery-point-offset-checkpoint")) == [TopicPartition("other", 0)]
+
+
+def test_a_lone_partition_that_is_deleted_is_an_error(log_dir: Path, tmp_path: Path) -> None:
+    directory = log_dir / PARTITION
+    env = _Beside(f"{FIRST}.log", lambda: directory.rename(log_dir / "gone"))
+    with pytest.raises(VanishedError, match="removed meanwhile"):
+        recover(directory, tmp_path / "out", CONFIG, env=env)
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_a_log_that_keeps_going_away_is_an_error(
+    log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(look_again, "PAUSE_S", 0)
+    with pytest.raises(VanishedError, match="no such file"):
+        recover(log_dir, tmp_path / "out", CONFIG, env=_Vanishing())
+    assert not list((tmp_path / "out").iterdir())
