@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import os
 
+from logdex.errors import UnreadableError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.output_files import OutputFiles
 from logdex.io.path_look import StrPath
 from logdex.io.process_lock import lock_is_held
 from logdex.jobs.free_space import require_free_for, used_bytes
+from logdex.jobs.look_again import LOOKS_MAX, pause
 from logdex.jobs.output import command_line, staged_output
 from logdex.jobs.publication import Names
 from logdex.jobs.reports import Progress
@@ -63,7 +65,8 @@ def recover(
     The output must be new or empty. With `in_place` it is the store itself, and what is replaced is
     kept under names with the date. Nothing is published before everything is written. If the run is
     killed meanwhile, `flags` end the command that `verify` prints to run it again. On `runner`,
-    each CommitLog file is a task, to be read and to be written.
+    each CommitLog file is a task, to be read and to be written. If a broker removes or cuts files
+    meanwhile, everything is read again.
 
     Raises `UsageError` if the output is refused, or with `in_place` while a broker runs on the
     store; `EnvironmentProblem` without enough free space, and `StorageError` if a file cannot be
@@ -73,17 +76,27 @@ def recover(
     root, output = os.fspath(root), os.fspath(output)
     notes = settle_unfinished(root, output, in_place=in_place, sync=sync, env=env)
     check_output(root, output, config, in_place=in_place, env=env)
-    report = RecoverReport(notes=notes, assumed=list(config.assumed))
     command = command_line("recover", env.real_path(root), env.real_path(output), in_place=in_place, flags=flags)
     lock = broker_lock(root, env=env)
     with CommitLog.of_config(root, config, env=env) as log:
         sizes = [(file.path, file.size_bytes) for file in log.files]
         require_free_for(output, sizes, lambda used: _needed_bytes(sum(used), config), env)
-        with staged_output(output, in_place=in_place, lock=lock, command=command, sync=sync, env=env) as staging:
-            runner = LocalRunner(progress) if runner is None else runner
-            job = _Recovery(root, log, staging.directory, config, report, sync, runner, env)
-            names = job.run(in_place=in_place)
-            report.kept = staging.publish(names, settings=settings_by_folder(config))
+    with staged_output(output, in_place=in_place, lock=lock, command=command, sync=sync, env=env) as staging:
+        runner = LocalRunner(progress) if runner is None else runner
+        for look in range(LOOKS_MAX):
+            report = RecoverReport(notes=list(notes), assumed=list(config.assumed))
+            try:
+                with CommitLog.of_config(root, config, env=env) as log:
+                    job = _Recovery(root, log, staging.directory, config, report, sync, runner, env)
+                    names = job.run(in_place=in_place)
+                break
+            except (VanishedError, UnreadableError):  # a broker may have removed or cut a file
+                if in_place or look == LOOKS_MAX - 1:
+                    raise
+            pause()
+            for name in env.list_dir(staging.directory):
+                env.remove_tree(f"{staging.directory}/{name}")
+        report.kept = staging.publish(names, settings=settings_by_folder(config))
     report.seconds = work_seconds() - started
     return report
 

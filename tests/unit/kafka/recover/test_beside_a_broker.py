@@ -4,7 +4,6 @@ took away is no loss."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,27 +15,11 @@ from logdex.kafka.files.checkpoints import TopicPartition, read_offset_checkpoin
 from logdex.kafka.recover import recover
 from logdex.kafka.recover.report import RecoverReport
 from logdex.kafka.verify import verify
+from tests.beside import Beside
 from tests.unit.kafka.batch.batch_bytes import batch, record
 from tests.unit.kafka.verify.log_harm import CONFIG, FIRST, PARTITION, SECOND, THIRD, make_log_dir
 
 OTHER = "other-0"
-
-
-class _Beside(Env):
-    """Does something once, right before the `number`-th opening of a file."""
-
-    def __init__(self, suffix: str, act: Callable[[], object], number: int = 1) -> None:
-        super().__init__()
-        self._suffix, self._act, self._left = suffix, act, number
-        self.has_acted = False
-
-    def open_read(self, path: str) -> ReadFile:
-        if path.endswith(self._suffix) and self._left:
-            self._left -= 1
-            if not self._left:
-                self.has_acted = True
-                self._act()
-        return super().open_read(path)
 
 
 class _Vanishing(Env):
@@ -66,7 +49,7 @@ def renamed(log_dir: Path, stem: str) -> None:
 def run(path: Path, tmp_path: Path, env: Env) -> tuple[Path, RecoverReport]:
     output = tmp_path / "out"
     report = recover(path, output, CONFIG, env=env)
-    if isinstance(env, _Beside):
+    if isinstance(env, Beside):
         assert env.has_acted
     assert verify(output, config=CONFIG).findings == []
     return output, report
@@ -81,7 +64,7 @@ def names(directory: Path) -> list[str]:
 def test_a_first_segment_that_retention_removes_is_no_loss(
     number: int, is_alone: bool, log_dir: Path, tmp_path: Path
 ) -> None:
-    env = _Beside(f"{FIRST}.log", lambda: renamed(log_dir, FIRST), number)
+    env = Beside(f"{FIRST}.log", lambda: renamed(log_dir, FIRST), number)
     output, report = run(log_dir / PARTITION if is_alone else log_dir, tmp_path, env)
     assert report.skipped == []
     assert names(output if is_alone else output / PARTITION) == [Path(each).name for each in (SECOND, THIRD)]
@@ -90,7 +73,7 @@ def test_a_first_segment_that_retention_removes_is_no_loss(
 
 def test_an_index_that_is_removed_while_it_is_read_is_no_loss(log_dir: Path, tmp_path: Path) -> None:
     (log_dir / f"{SECOND}.log").unlink()
-    env = _Beside(f"{SECOND}.index", lambda: renamed(log_dir, SECOND))
+    env = Beside(f"{SECOND}.index", lambda: renamed(log_dir, SECOND))
     _, report = run(log_dir, tmp_path, env)
     assert not report.lossy
 
@@ -104,7 +87,7 @@ def test_segments_that_compaction_replaces_are_read_as_they_are_then(log_dir: Pa
         renamed(log_dir, SECOND)
         os.replace(swap, log_dir / f"{FIRST}.log")
 
-    output, report = run(log_dir, tmp_path, _Beside(f"{SECOND}.log", compact))
+    output, report = run(log_dir, tmp_path, Beside(f"{SECOND}.log", compact))
     assert not report.lossy
     assert (output / f"{FIRST}.log").read_bytes() == whole
     assert names(output / PARTITION) == [Path(each).name for each in (FIRST, THIRD)]
@@ -113,7 +96,7 @@ def test_segments_that_compaction_replaces_are_read_as_they_are_then(log_dir: Pa
 def test_a_log_that_is_cut_before_it_is_copied_is_read_again(log_dir: Path, tmp_path: Path) -> None:
     path = log_dir / f"{THIRD}.log"
     size = path.stat().st_size
-    output, report = run(log_dir, tmp_path, _Beside(f"{THIRD}.log", lambda: os.truncate(path, size - 1), 2))
+    output, report = run(log_dir, tmp_path, Beside(f"{THIRD}.log", lambda: os.truncate(path, size - 1), 2))
     assert report.messages == 30
     assert (output / f"{THIRD}.log").stat().st_size < size
 
@@ -125,7 +108,7 @@ def test_a_partition_that_is_deleted_is_left_out(suffix: str, log_dir: Path, tmp
     def delete() -> None:
         (log_dir / PARTITION).rename(log_dir / f"{PARTITION}.0123456789abcdef0123456789abcdef-delete")
 
-    output, report = run(log_dir, tmp_path, _Beside(suffix, delete))
+    output, report = run(log_dir, tmp_path, Beside(suffix, delete))
     assert not report.lossy
     assert (report.partitions, report.messages) == (1, 1)
     assert [note for note in report.notes if "deleted by the broker meanwhile" in note]
@@ -135,7 +118,7 @@ def test_a_partition_that_is_deleted_is_left_out(suffix: str, log_dir: Path, tmp
 
 def test_a_lone_partition_that_is_deleted_is_an_error(log_dir: Path, tmp_path: Path) -> None:
     directory = log_dir / PARTITION
-    env = _Beside(f"{FIRST}.log", lambda: directory.rename(log_dir / "gone"))
+    env = Beside(f"{FIRST}.log", lambda: directory.rename(log_dir / "gone"))
     with pytest.raises(VanishedError, match="removed meanwhile"):
         recover(directory, tmp_path / "out", CONFIG, env=env)
     assert not list((tmp_path / "out").iterdir())

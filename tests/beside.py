@@ -1,0 +1,27 @@
+"""An `Env` beside which something else changes files, as a running broker does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from logdex.io.env import Env, ReadFile
+
+
+class Beside(Env):
+    """Calls `act` once, right before the `number`-th opening of a file whose path ends with
+    `suffix`. What a job itself has written is not counted."""
+
+    def __init__(self, suffix: str, act: Callable[[], object], number: int = 1) -> None:
+        super().__init__()
+        self._suffix, self._act, self._left = suffix, act, number
+
+    @property
+    def has_acted(self) -> bool:
+        return not self._left
+
+    def open_read(self, path: str) -> ReadFile:
+        if self._left and path.endswith(self._suffix) and "/.logdex-" not in path:
+            self._left -= 1
+            if not self._left:
+                self._act()
+        return super().open_read(path)
