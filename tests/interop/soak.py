@@ -10,8 +10,11 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+
+from logdex.cli.app import DONE_BUT_LOSSY
 
 SECONDS = int(os.environ.get("LOGDEX_SOAK_SECONDS", "60"))
 """How long one soak takes. Twenty minutes (1200) is what a release is given."""
@@ -63,6 +66,15 @@ def logdex(*arguments: object, allowed: Sequence[int] = (0,)) -> str:
         told = "\n".join([*lines[:20], done.stderr[-1500:].decode(errors="replace")])
         raise AssertionError(f"exit {done.returncode}: logdex {' '.join(map(str, arguments))}\n{told}")
     return done.stdout.decode()
+
+
+@contextmanager
+def recovered(source: Path, output: Path, *options: object) -> Iterator[Path]:
+    """Recovers `source` to `output` for a block, and removes it again."""
+    shutil.rmtree(output, ignore_errors=True)
+    logdex("recover", source, "--output", output, "--no-sync", *options, allowed=(0, DONE_BUT_LOSSY))
+    yield output
+    shutil.rmtree(output, ignore_errors=True)
 
 
 def rebuild_elsewhere(source: Path, output: Path, *options: object) -> None:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -85,11 +86,14 @@ class Load:
     def needed(self, what: str, topic: str, partition: int) -> int:
         return self.acknowledged.get((what, topic, partition), -1)
 
+    def last(self, topic: str, partition: int) -> int:
+        """The last offset that was acknowledged in any way."""
+        return max(self.needed("acked", topic, partition), self.needed("committed", topic, partition))
 
-def check_rows(home: Path, load: Load, topic: str, partition: int) -> None:
-    """A scan of a partition that nothing is removed from: all offsets, all values right, all that
-    was acknowledged."""
-    needed = max(load.needed("acked", topic, partition), load.needed("committed", topic, partition))
+
+def check_rows(home: Path, needed: int, topic: str, partition: int) -> None:
+    """A scan of a partition that nothing is removed from: all offsets, all values right, all up to
+    the offset `needed`."""
     path = home / f"{topic}-{partition}"
     if not path.is_dir():
         assert needed < 0
@@ -115,12 +119,21 @@ def check_value(value: bytes, topic: str) -> None:
     assert filler == chr(ord("a") + int(number) % 26) * len(filler)
 
 
+def check_recovered(home: Path, load: Load, output: Path) -> None:
+    """A recovered copy has all that was acknowledged."""
+    needed = [load.last(*one) for one in WHOLE]
+    with soak.recovered(home, output):
+        for last, one in zip(needed, WHOLE, strict=True):
+            check_rows(output, last, *one)
+
+
 def looks(home: Path, load: Load, scratch: Path) -> dict[str, Callable[[], None]]:
     """What runs beside the broker."""
     turn = iter(range(10**9))
 
     def scan() -> None:
-        check_rows(home, load, *WHOLE[next(turn) % len(WHOLE)])
+        one = WHOLE[next(turn) % len(WHOLE)]
+        check_rows(home, load.last(*one), *one)
 
     def cat() -> None:
         for topic in ("kept", "compacted"):
@@ -140,7 +153,8 @@ def looks(home: Path, load: Load, scratch: Path) -> dict[str, Callable[[], None]
     def rebuild() -> None:
         soak.rebuild_elsewhere(home, scratch / "rebuilt")
 
-    return {"scan": scan, "cat": cat, "commands": commands, "verify": verify, "rebuild": rebuild}
+    recover = partial(check_recovered, home, load, scratch / "recovered")
+    return {"scan": scan, "cat": cat, "commands": commands, "verify": verify, "rebuild": rebuild, "recover": recover}
 
 
 @pytest.mark.parametrize("history", HISTORIES.values(), ids=HISTORIES)
@@ -163,4 +177,4 @@ def test_soak(history: Sequence[tuple[str, str]], tmp_path: Path) -> None:
     assert load.needed("acked", "plain", 0) > 1000
     assert load.needed("committed", "money", 0) > 100
     for topic, partition in WHOLE:
-        check_rows(home, load, topic, partition)
+        check_rows(home, load.last(topic, partition), topic, partition)

@@ -89,10 +89,9 @@ class Engine:
                 self.acknowledged = int(line.split()[1])
 
 
-def check_rows(store: Path, engine: Engine) -> int:
-    """A scan of everything: numbers without a gap, bodies and keys right, all that was
-    acknowledged. Returns how many messages there are."""
-    needed = engine.acknowledged
+def check_rows(store: Path, engine: Engine, needed: int) -> int:
+    """A scan of everything: numbers without a gap, bodies and keys right, all up to the message
+    with the number `needed`. Returns how many messages there are."""
     with api.open(store) as snapshot:
         assert isinstance(snapshot, StoreSnapshot)
         scan = snapshot.scan()
@@ -125,7 +124,7 @@ def looks(store: Path, engine: Engine, scratch: Path) -> dict[str, Callable[[], 
     turn = iter(range(10**9))
 
     def scan() -> None:
-        check_rows(store, engine)
+        check_rows(store, engine, engine.acknowledged)
 
     def query() -> None:
         number = engine.acknowledged // 5 * 5
@@ -146,7 +145,13 @@ def looks(store: Path, engine: Engine, scratch: Path) -> dict[str, Callable[[], 
     def rebuild() -> None:
         soak.rebuild_elsewhere(store, scratch / "rebuilt", *FLAGS)
 
-    return {"scan": scan, "query": query, "commands": commands, "verify": verify, "rebuild": rebuild}
+    def recover() -> None:
+        needed = engine.acknowledged
+        with soak.recovered(store, scratch / "recovered", *FLAGS) as output:
+            check_rows(output, engine, needed)
+
+    jobs = {"verify": verify, "rebuild": rebuild, "recover": recover}
+    return {"scan": scan, "query": query, "commands": commands, **jobs}
 
 
 @pytest.mark.parametrize("history", HISTORIES.values(), ids=HISTORIES)
@@ -166,4 +171,4 @@ def test_soak(history: Sequence[tuple[str, str]], peers_dir: Path, tmp_path: Pat
     print(beside.rounds, engine.acknowledged)
     assert not beside.problems, "\n".join([f"{len(beside.problems)} problems", *beside.problems[:20]])
     assert min(beside.rounds.values()) > 0
-    assert check_rows(store, engine) > 1000
+    assert check_rows(store, engine, engine.acknowledged) > 1000
