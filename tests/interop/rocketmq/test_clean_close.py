@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.needs_java, pytest.mark.slow, pytest.mark.timeout(600)
 
 CQ_SIZES = {**SIZES, "mapped_file_size_consume_queue": 400}
 ONLY_THEIRS = {"5.5.0": "rocksdbstore", "4.9.7": "-"}
-"""5.5.0 makes an empty RocksDB database when it opens a store."""
+"""5.5.0 makes an empty RocksDB database in this directory when it opens a store."""
 
 
 def fill(store: MessageStore) -> None:

@@ -16,6 +16,7 @@ COMMIT_LOG_DIR = "commitlog"
 CONSUME_QUEUE_DIR = "consumequeue"
 CONSUME_QUEUE_EXT_DIR = "consumequeue_ext"
 INDEX_DIR = "index"
+ROCKSDB_DIR = "rocksdbstore"
 CHECKPOINT_FILE = "checkpoint"
 
 _SMALL_FILE_SIZE_BYTES_MAX = 1 << 16
@@ -47,6 +48,12 @@ class StorePaths:
     def config(self) -> str:
         """The directory of the broker's JSON files."""
         return f"{self.root}/config"
+
+    @property
+    def rocksdb_store(self) -> str:
+        """The directory of ConsumeQueues in RocksDB, which 5.4.0 and later create in every
+        store."""
+        return f"{self.root}/{ROCKSDB_DIR}"
 
     @property
     def checkpoint(self) -> str:
@@ -119,5 +126,5 @@ class StoreFiles:
             has_abort_bak=env.exists(f"{paths.abort}.bak"),
             has_lock=env.exists(paths.lock),
             has_checkpoint=env.exists(paths.checkpoint),
-            has_rocksdb_store=env.is_dir(f"{root}/rocksdbstore"),
+            has_rocksdb_store=env.is_dir(paths.rocksdb_store),
         )

@@ -23,36 +23,18 @@ _ENTRIES_READ = 256
 _MESSAGES_READ = 8
 
 
-class Era(NamedTuple):
-    """Common properties of the stores of all versions after the previous era and up to
-    `version`."""
-
-    version: str
-    separator_at_end: bool
-    is_5: bool
-    knows_rocksdb: bool = False
-    has_logics_offset: bool = False
-
-
-ERAS = (
-    Era("4.7.0", separator_at_end=True, is_5=False),
-    Era("4.9.0", separator_at_end=True, is_5=False),
-    Era("4.9.8", separator_at_end=False, is_5=False),
-    Era("5.1.4", separator_at_end=False, is_5=True),
-    Era("5.3.3", separator_at_end=True, is_5=True),
-    Era("5.4.0", separator_at_end=True, is_5=True, knows_rocksdb=True),
-    Era(DEFAULT_VERSION, separator_at_end=True, is_5=True, knows_rocksdb=True, has_logics_offset=True),
-)
+ERAS = tuple(map(Dialect.of, ("4.7.0", "4.9.0", "4.9.8", "5.1.4", "5.3.3", "5.4.0", DEFAULT_VERSION)))
+"""The last version of each era. The stores of an era's versions look alike."""
 
 
 class Observation(NamedTuple):
     """An observation in words, and the eras that it fits."""
 
     text: str
-    eras: frozenset[Era]
+    eras: frozenset[Dialect]
 
 
-def _seen(text: str, eras: Iterable[Era]) -> Observation:
+def _seen(text: str, eras: Iterable[Dialect]) -> Observation:
     return Observation(text, frozenset(eras))
 
 
@@ -72,9 +54,9 @@ def infer_dialect(
             evidence.append(f"version: {observation.text}")
         else:
             evidence.append(f"version: {observation.text}, which contradicts what is above and is passed over")
-    version = max(left, key=ERAS.index).version
-    evidence.append(f"version: taken as {version}" + ("" if evidence else ", the default"))
-    return Dialect.of(version), evidence, _undecided(left, version)
+    newest = max(left, key=ERAS.index)
+    evidence.append(f"version: taken as {newest.version}" + ("" if evidence else ", the default"))
+    return newest, evidence, _undecided(left, newest.version)
 
 
 def contradictions(
@@ -84,11 +66,7 @@ def contradictions(
     observations = [*_quietly(_slot_counts(index_paths, geometry, env))]
     if log is not None:
         observations += _quietly(_tags(index_paths, geometry, log, env))
-    return [
-        seen.text
-        for seen in observations
-        if all(_rules(Dialect.of(era.version)) != _rules(dialect) for era in seen.eras)
-    ]
+    return [seen.text for seen in observations if all(_rules(era) != _rules(dialect) for era in seen.eras)]
 
 
 def _rules(dialect: Dialect) -> tuple[bool, bool]:
@@ -96,9 +74,9 @@ def _rules(dialect: Dialect) -> tuple[bool, bool]:
     return dialect.slot_count_every_put, dialect.tags_in_index
 
 
-def _undecided(left: frozenset[Era], version: str) -> list[str]:
+def _undecided(left: frozenset[Dialect], version: str) -> list[str]:
     """A line if the remaining versions would derive different IndexFiles."""
-    dialects = {era.version: Dialect.of(era.version) for era in ERAS if era in left}
+    dialects = {era.version: era for era in ERAS if era in left}
     if len(set(map(_rules, dialects.values()))) < 2:
         return []
     return [
@@ -140,10 +118,10 @@ def _slot_counts(paths: list[str], geometry: IndexGeometry, env: Env) -> Iterato
             continue
         if header.hash_slot_count == header.entry_count:
             text = f"hashSlotCount counts every put in {path}"
-            yield _seen(text, (era for era in ERAS if Dialect.of(era.version).slot_count_every_put))
+            yield _seen(text, (era for era in ERAS if era.slot_count_every_put))
         else:
             text = f"hashSlotCount counts slots in {path}"
-            yield _seen(text, (era for era in ERAS if not Dialect.of(era.version).slot_count_every_put))
+            yield _seen(text, (era for era in ERAS if not era.slot_count_every_put))
         return
 
 
@@ -176,7 +154,7 @@ def _tags(paths: list[str], geometry: IndexGeometry, log: CommitLog, env: Env) -
     if votes:
         has_tags = any(votes)  # no other key has a tag's hash, but a damaged entry may lack it
         text = f"the IndexFile holds {'tags' if has_tags else 'no tags'} in {path}"
-        yield _seen(text, (era for era in ERAS if Dialect.of(era.version).tags_in_index == has_tags))
+        yield _seen(text, (era for era in ERAS if era.tags_in_index == has_tags))
 
 
 def _small_files(root: str, env: Env) -> Iterator[Observation]:
@@ -184,19 +162,20 @@ def _small_files(root: str, env: Env) -> Iterator[Observation]:
     files = StoreFiles.read(root, env=env)
     if files.abort_text.strip():
         what = "a process id" if files.process_id is not None else "text"
-        yield _seen(f"abort holds {what}", (era for era in ERAS if era.is_5))
+        yield _seen(f"abort holds {what}", (era for era in ERAS if era.abort_has_process_id))
     if files.has_abort_bak:
-        yield _seen("there is an abort.bak", (era for era in ERAS if era.is_5))
+        yield _seen("there is an abort.bak", (era for era in ERAS if era.abort_has_process_id))
     if files.has_rocksdb_store:
-        yield _seen("there is a rocksdbstore", (era for era in ERAS if era.knows_rocksdb))
+        yield _seen("there is a rocksdbstore", (era for era in ERAS if era.has_rocksdb_store))
     if files.has_abort and not files.abort_text.strip():  # weaker, because a truncated file is empty too
-        yield _seen("abort is empty", (era for era in ERAS if not era.is_5))
+        yield _seen("abort is empty", (era for era in ERAS if not era.abort_has_process_id))
     if files.has_checkpoint:
         checkpoint = StoreCheckpoint.read(StorePaths(root).checkpoint, env=env)
         if checkpoint.logics_physical_offset > 0:
-            yield _seen("the checkpoint has logicsPhysicalOffset", (era for era in ERAS if era.has_logics_offset))
+            text = "the checkpoint has logicsPhysicalOffset"
+            yield _seen(text, (era for era in ERAS if era.checkpoint_has_logics_offset))
         elif checkpoint.confirm_phy_offset > 0 or checkpoint.master_flushed_offset > 0:
-            yield _seen("the checkpoint has the fields of 5.x", (era for era in ERAS if era.is_5))
+            yield _seen("the checkpoint has the fields of 5.x", (era for era in ERAS if era.abort_has_process_id))
 
 
 def _separator(log: CommitLog) -> Iterator[Observation]:
@@ -215,6 +194,6 @@ def _missing_files(root: str, env: Env) -> Iterator[Observation]:
     if not files.has_lock:
         return
     if not files.has_rocksdb_store:
-        yield _seen("there is no rocksdbstore", (era for era in ERAS if not era.knows_rocksdb))
+        yield _seen("there is no rocksdbstore", (era for era in ERAS if not era.has_rocksdb_store))
     if not files.has_abort and not files.has_abort_bak:
-        yield _seen("there is neither abort nor abort.bak", (era for era in ERAS if not era.is_5))
+        yield _seen("there is neither abort nor abort.bak", (era for era in ERAS if not era.abort_has_process_id))

@@ -101,8 +101,7 @@ def open_store(
         if "rocketmq_version" not in settings and not _has_log(StorePaths(path), env):
             settings = {**settings, "rocketmq_version": DEFAULT_VERSION}  # nothing shows it yet
         config = resolve_config(path, env=env, **settings)
-        problem = contradiction(config)
-        if problem is not None and not is_upgrade(path, env=env, **settings):
+        if (problem := contradiction(config)) is not None and not is_upgrade(path, env=env, **settings):
             raise problem
         if config.more_store_paths_commit_log:
             text = f"{path}: a log in several store paths is read, and not written"
@@ -283,7 +282,8 @@ class _Opening:
     def _mark_open(self) -> None:
         """Creates the directories and ``abort``, durably."""
         paths = self.paths
-        for directory in (self.directory, paths.consume_queue, paths.index, paths.config):
+        rocksdb = [paths.rocksdb_store] if self.config.dialect.has_rocksdb_store else []
+        for directory in (self.directory, paths.consume_queue, paths.index, paths.config, *rocksdb):
             self.env.make_dirs_durably(directory)
         with self.env.open_write(paths.abort) as file:
             file.truncate(0)

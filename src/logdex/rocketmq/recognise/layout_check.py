@@ -11,12 +11,11 @@ import re
 
 from logdex.errors import UnsupportedLayoutError
 from logdex.io.path_look import PathLook
-from logdex.rocketmq.files.store_files import CONSUME_QUEUE_DIR
+from logdex.rocketmq.files.store_files import CONSUME_QUEUE_DIR, ROCKSDB_DIR
 from logdex.rocketmq.settings.broker_conf import BrokerConf
 
 PATH_SEPARATOR = ","
 """Separates the paths in storePathCommitLog."""
-_ROCKSDB_DIR = "rocksdbstore"
 
 _FOLDERS = (
     (re.compile(r"dledger-.+"), "a DLedger CommitLog"),
@@ -48,8 +47,8 @@ def require_supported_layout(look: PathLook) -> None:
     # RocksDB's queues are in consumequeue/ itself, or in rocksdbstore/ without a consumequeue/.
     if _is_rocksdb(look.names(CONSUME_QUEUE_DIR)):
         raise _unsupported("ConsumeQueues in RocksDB", f"{look.path}/{CONSUME_QUEUE_DIR}")
-    if CONSUME_QUEUE_DIR not in names and any(name.endswith(".sst") for name in look.names(_ROCKSDB_DIR)):
-        raise _unsupported("ConsumeQueues in RocksDB", f"{look.path}/{_ROCKSDB_DIR}")
+    if CONSUME_QUEUE_DIR not in names and any(name.endswith(".sst") for name in look.names(ROCKSDB_DIR)):
+        raise _unsupported("ConsumeQueues in RocksDB", f"{look.path}/{ROCKSDB_DIR}")
 
 
 def _is_rocksdb(names: list[str]) -> bool:

@@ -44,6 +44,9 @@ class Dialect:
     """Topics of more than 127 characters are stored, in messages of version 2 (from 5.1.0)."""
     abort_has_process_id: bool
     """The file `abort` holds the broker's process id (from 5.0)."""
+    has_rocksdb_store: bool
+    """Every store has a directory `rocksdbstore` (from 5.4.0). It holds entries only if the queues
+    are in RocksDB."""
     topics_have_attributes: bool
     """Topics in topics.json have attributes, and its version a state (from 5.0)."""
     has_timer: bool
@@ -94,6 +97,7 @@ class Dialect:
             separator_at_end=not (4, 9, 1) <= number < (5, 2, 0),
             long_topics=number >= (5, 1, 0),
             abort_has_process_id=number >= (5, 0, 0),
+            has_rocksdb_store=number >= (5, 4, 0),
             topics_have_attributes=number >= (5, 0, 0),
             has_timer=number >= (5, 0, 0),
             property_map_capacity=128 if number >= (5, 1, 0) else 16,

@@ -135,7 +135,8 @@ def test_a_closed_store_is_not_flushed_nor_dispatched(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "shown"), [("4.9.7", "4.9.8"), ("5.1.0", "5.1.4"), ("5.3.3", "5.3.3"), ("5.5.0", "5.5.0")]
+    ("version", "shown"),
+    [("4.9.7", "4.9.8"), ("5.1.0", "5.1.4"), ("5.3.3", "5.3.3"), ("5.4.0", "5.5.0"), ("5.5.0", "5.5.0")],
 )
 def test_a_closed_store_shows_which_version_wrote_it(version: str, shown: str, tmp_path: Path) -> None:
     """Also where the IndexFiles show nothing, because no message has a tag: as the last version
