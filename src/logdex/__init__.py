@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Unpack
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
     from os import PathLike
 
+    from logdex import errors as errors
+    from logdex import kafka as kafka
+    from logdex import rocketmq as rocketmq
     from logdex.formats.settings import OpenSettings
     from logdex.io.env import Env
     from logdex.kafka.settings.log_config import LogSettings
@@ -18,6 +22,18 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = ["__version__", "open", "open_log_dir", "open_partition", "open_store"]
+_PACKAGES = ("errors", "kafka", "rocketmq")
+"""Imported when they are first asked for as attributes."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PACKAGES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module(f"{__name__}.{name}")
+
+
+def __dir__() -> list[str]:
+    return sorted((*__all__, *_PACKAGES))
 
 
 def open(

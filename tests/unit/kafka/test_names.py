@@ -29,6 +29,10 @@ def test_type_checkers_see_the_same_names() -> None:
     assert seen == {(name, getattr(logdex.kafka, name).__module__) for name in logdex.kafka.__all__}
 
 
+def test_dir_lists_what_is_exported() -> None:
+    assert dir(logdex.kafka) == sorted(logdex.kafka.__all__)
+
+
 def test_other_names_are_no_attributes() -> None:
     with pytest.raises(AttributeError, match="Broker"):
         _ = logdex.kafka.Broker

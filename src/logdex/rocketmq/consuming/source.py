@@ -65,7 +65,7 @@ class LiveSource(Source):
 
     def refresh(self) -> None:
         """As `Source.refresh`."""
-        self._store.wait_dispatched(0)
+        self._store.dispatch()
 
     def make_durable(self) -> None:
         """As `Source.make_durable`."""

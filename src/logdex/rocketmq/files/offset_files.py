@@ -61,6 +61,12 @@ def list_offset_files(env: Env, directory: str) -> OffsetFiles:
     return found
 
 
+def has_offset_files(env: Env, directory: str) -> bool:
+    """Whether there is a directory with a file, or anything else, whose name is an offset."""
+    found = list_offset_files(env, directory) if env.is_dir(directory) else OffsetFiles()
+    return bool(found.files or found.unusable)
+
+
 def _list(env: Env, directory: str) -> tuple[OffsetFiles, bool]:
     """Returns what is there, and whether no file was removed meanwhile."""
     found, is_whole = OffsetFiles(), True

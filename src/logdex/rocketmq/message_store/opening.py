@@ -24,7 +24,7 @@ from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue
 from logdex.rocketmq.files.broker_lock import take_broker_lock
 from logdex.rocketmq.files.config_files import DelayOffsets
 from logdex.rocketmq.files.known_topics import KnownTopics
-from logdex.rocketmq.files.offset_files import list_offset_files
+from logdex.rocketmq.files.offset_files import has_offset_files
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.geometry.resolve import contradiction, is_upgrade, resolve_config
 from logdex.rocketmq.message_store.closed_state import ClosedState
@@ -94,19 +94,12 @@ def open_store(
             raise UsageError(f"{path}: not a directory", hint="give the directory of a store")
         if not create:
             raise MissingFileError("there is no such directory", path=path)
+        _new_log_start(options, _config_of(path, settings, env))  # wrong settings leave no directory
     _require_place(path, env)
     env.make_dirs_durably(path)
     lock = take_broker_lock(path, env=env)
     try:
-        if "rocketmq_version" not in settings and not _has_log(StorePaths(path), env):
-            settings = {**settings, "rocketmq_version": DEFAULT_VERSION}  # nothing shows it yet
-        config = resolve_config(path, env=env, **settings)
-        if (problem := contradiction(config)) is not None and not is_upgrade(path, env=env, **settings):
-            raise problem
-        if config.more_store_paths_commit_log:
-            text = f"{path}: a log in several store paths is read, and not written"
-            raise UsageError(text, hint="give one storePathCommitLog")
-        return _Opening(StorePaths(path), config, options, clock_ms, env, lock).run()
+        return _Opening(StorePaths(path), _config_of(path, settings, env), options, clock_ms, env, lock).run()
     except BaseException:
         lock.release()
         raise
@@ -124,13 +117,27 @@ def _require_place(path: str, env: Env) -> None:
         raise unfinished.error  # some files are new, and some are as before
 
 
-def _has_log(paths: StorePaths, env: Env) -> bool:
-    return env.is_dir(paths.commit_log) and _lists_files(paths.commit_log, env)
+def _config_of(path: str, settings: StoreSettings, env: Env) -> StoreConfig:
+    """Returns the configuration of a store that can be written."""
+    if "rocketmq_version" not in settings and not has_offset_files(env, StorePaths(path).commit_log):
+        settings = {**settings, "rocketmq_version": DEFAULT_VERSION}  # nothing shows it yet
+    config = resolve_config(path, env=env, **settings)
+    if (problem := contradiction(config)) is not None and not is_upgrade(path, env=env, **settings):
+        raise problem
+    if config.more_store_paths_commit_log:
+        text = f"{path}: a log in several store paths is read, and not written"
+        raise UsageError(text, hint="give one storePathCommitLog")
+    return config
 
 
-def _lists_files(directory: str, env: Env) -> bool:
-    found = list_offset_files(env, directory)
-    return bool(found.files or found.unusable)
+def _new_log_start(options: StoreOptions, config: StoreConfig) -> int:
+    """Returns the physical offset at which a new log begins."""
+    start, size = options.first_offset, config.mapped_file_size_commit_log
+    if start % size:
+        raise UsageError(
+            f"first_offset {start} is not the start of a file of {size} bytes", hint="give mapped_file_size_commit_log"
+        )
+    return start
 
 
 class _Opening:
@@ -191,7 +198,7 @@ class _Opening:
     # -- deciding ---------------------------------------------------------------------------------
     def _first_look(self) -> CommitLog | None:
         """The log as it is, or None if there is no file of it yet."""
-        if not self.env.is_dir(self.directory) or not _lists_files(self.directory, self.env):
+        if not has_offset_files(self.env, self.directory):
             return None
         size = self.config.mapped_file_size_commit_log
         log = CommitLog(self.directory, file_size_bytes=size, env=self.env)
@@ -206,7 +213,8 @@ class _Opening:
                 raise MissingFileError(
                     "the CommitLog is missing, although there are ConsumeQueues", path=self.directory
                 )
-            return self._new_log()
+            start = _new_log_start(self.options, self.config)
+            return _Found(start, 0, start, IndexStart(start, 0, (), ()))
         end_offset, last_ms, is_clean = -1, 0, False
         if self.report.was_clean:
             end, last_ms = clean_end(log, last_offsets(found_queues, log), self.config, self.env)
@@ -268,15 +276,6 @@ class _Opening:
     def _lacks_entries(self, queues: list[ConsumeQueue], log: CommitLog, end_offset: int) -> bool:
         known = KnownTopics.read(self.paths.root, env=self.env)
         return lacks_entries(queues, log, end_offset, cache(known.is_deleted), self.config, self.env)
-
-    def _new_log(self) -> _Found:
-        start, size = self.options.first_offset, self.config.mapped_file_size_commit_log
-        if start % size:
-            raise UsageError(
-                f"first_offset {start} is not the start of a file of {size} bytes",
-                hint="give mapped_file_size_commit_log",
-            )
-        return _Found(start, 0, start, IndexStart(start, 0, (), ()))
 
     # -- changing ---------------------------------------------------------------------------------
     def _mark_open(self) -> None:

@@ -11,6 +11,7 @@ from logdex.errors import CorruptError, LogClosedError, UsageError
 from logdex.rocketmq.consuming.consumer import Consumer
 from logdex.rocketmq.consuming.consumer_offsets import ConsumerOffsetManager
 from logdex.rocketmq.consuming.local_offsets import LocalFileOffsetStore
+from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from tests.unit.rocketmq.consuming.stores import consumer, numbers, put_numbers, read_all, store_with
@@ -43,6 +44,14 @@ def test_what_was_not_committed_comes_again(tmp_path: Path) -> None:
         with consumer(store) as member:
             assert sorted(read_all(member)) == sorted(set(range(20)) - set(first))
         assert len(second) == 5
+
+
+def test_a_message_comes_right_after_its_put(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, reput_interval_ms=60_000, **SIZES) as store, consumer(store) as member:
+        assert member.poll() == []
+        for number in range(3):
+            store.put_message(Message("orders", b"%d" % number))
+            assert numbers(member.poll()) == [number]
 
 
 def test_groups_do_not_know_each_other(tmp_path: Path) -> None:

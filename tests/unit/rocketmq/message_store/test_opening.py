@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -372,3 +373,14 @@ def test_the_program_may_change_its_working_directory(tmp_path: Path, monkeypatc
         store.wait_dispatched()
     assert list((tmp_path / "there").iterdir()) == []
     require_sound(tmp_path / "here" / "store")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"rocketmq_version": "3.2"}, {"mapped_file_size_commit_log": -5}, {"first_offset": 5}, {"max_index_num": -1}],
+    ids=lambda given: next(iter(given)),
+)
+def test_wrong_settings_leave_no_directory(settings: Any, tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        MessageStore.open(tmp_path / "store", **settings)
+    assert not (tmp_path / "store").exists()

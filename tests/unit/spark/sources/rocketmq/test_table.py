@@ -124,8 +124,8 @@ def test_what_was_left_out_is_told(store: Path) -> None:
 
 # -- a state that stays
 def test_a_growing_store(tmp_path: Path) -> None:
-    with logdex.rocketmq.MessageStore.open(str(tmp_path / "s")) as growing:  # type: ignore[attr-defined]
-        message = logdex.rocketmq.Message(topic="t", body=b"x")  # type: ignore[attr-defined]
+    with logdex.rocketmq.MessageStore.open(str(tmp_path / "s")) as growing:
+        message = logdex.rocketmq.Message(topic="t", body=b"x")
         growing.put_message(message)
         frozen = StoreTable({"path": str(tmp_path / "s")})
         growing.put_message(message)
