@@ -20,6 +20,9 @@ BATCH_ROWS = 10_000
 _SETTINGS = {"autoinstall_known_extensions": "false", "python_enable_replacements": "false"}
 """A query downloads nothing, and a variable of Python is no table."""
 
+_WITH_ROWS = {"SELECT", "EXPLAIN"}
+"""The kinds of statements that return rows."""
+
 _NO_TABLE = re.compile(r"Table with name \S+ does not exist")
 _BARE_OFFSET = re.compile(r'(?<!")\boffset\b(?!")', re.IGNORECASE)
 
@@ -52,10 +55,12 @@ class SqlSession:
         return repr_of(self, ", ".join(self.datasets), is_closed=self._closed)
 
     def batches(self, query: str) -> Iterator[pa.RecordBatch]:
-        """Runs a statement and yields its rows: at least one batch, which may be empty, unless the
-        statement has no result. Raises `UsageError` for a statement that DuckDB refuses, and the
-        error of a log that cannot be read."""
+        """Runs a statement, or several of which the last one may be a SELECT, and yields its rows:
+        at least one batch, which may be empty, unless the statement has no result. Raises
+        `UsageError` for a statement that DuckDB refuses, for none, and for a SELECT whose rows
+        another statement would hide; and the error of a log that cannot be read."""
         with self._errors(query):
+            self._require_one_result(query)
             relation = self.connection.sql(query)
             if relation is None:
                 return
@@ -66,6 +71,13 @@ class SqlSession:
                 count += 1
             if not count:
                 yield pa.RecordBatch.from_pylist([], schema=reader.schema)
+
+    def _require_one_result(self, query: str) -> None:
+        statements = self.connection.extract_statements(query)
+        if not statements:
+            raise UsageError("the query is empty", hint=f"SELECT count(*) FROM {next(iter(self.datasets))}")
+        if any(each.type.name in _WITH_ROWS for each in statements[:-1]):
+            raise UsageError("only the last statement may return rows", hint="ask them one by one")
 
     @contextmanager
     def _errors(self, query: str) -> Iterator[None]:

@@ -110,6 +110,32 @@ def test_no_rows(store: Path) -> None:
     assert run("sql", store, query, "--json", *GEOMETRY).stdout == ""
 
 
+def test_a_plan_is_drawn(store: Path) -> None:
+    result = run("sql", store, "EXPLAIN SELECT count(*) FROM messages", *GEOMETRY)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert len(result.stdout.splitlines()) > 5
+    assert "\\x0a" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("", "the query is empty"),
+        (" -- nothing", "the query is empty"),
+        ("SELECT 1; SELECT 2", "only the last statement may return rows"),
+    ],
+)
+def test_no_statement_and_several(query: str, told: str, store: Path) -> None:
+    result = run("sql", store, query, *GEOMETRY)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert told in result.stderr
+
+
+def test_statements_before_the_one_with_rows(store: Path) -> None:
+    query = "CREATE TABLE few AS SELECT * FROM messages LIMIT 3; SELECT count(*) AS n FROM few"
+    assert run("sql", store, query, *GEOMETRY).stdout.splitlines() == ["N", "3"]
+
+
 def test_what_cannot_run(store: Path) -> None:
     for arguments, told in (
         (("SELECT 1", "--csv", "--json"), "exclude each other"),

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _ROWS_AT_ONCE = 1_000
 """How many rows of a table are looked at to make its columns wide enough."""
 
+_PLAN = ["explain_key", "explain_value"]
+"""The columns of what EXPLAIN returns. Its values are drawings of several lines."""
+
 _UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
@@ -66,6 +69,9 @@ def _print_table(batches: Iterator[pa.RecordBatch]) -> None:
     waiting: list[tuple[str, ...]] = []
     numbers: list[int] = []
     for number, batch in enumerate(batches):
+        if batch.schema.names == _PLAN:
+            _print_plan(batch)
+            continue
         numbers = [place for place, field in enumerate(batch.schema) if _is_number(field.type)]
         if number == 0:
             waiting = [tuple(name.upper() for name in batch.schema.names)]
@@ -75,6 +81,12 @@ def _print_table(batches: Iterator[pa.RecordBatch]) -> None:
                 table(waiting, right=numbers, indent="")
                 waiting = []
     table(waiting, right=numbers, indent="")
+
+
+def _print_plan(batch: pa.RecordBatch) -> None:
+    for text in batch.column(1).to_pylist():
+        for line in text.splitlines():
+            print(shown(line))
 
 
 def _is_number(kind: pa.DataType) -> bool:
