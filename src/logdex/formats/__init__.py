@@ -15,7 +15,7 @@ from logdex.formats.format import FoundPath as FoundPath
 from logdex.formats.format import RebuildJob as RebuildJob
 from logdex.formats.format import RecoverJob as RecoverJob
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.io.path_look import PathLook, StrPath
+from logdex.io.path_look import EXPORT_FOLDER, PathLook, StrPath
 
 FORMATS = {each.name: each for each in (rocketmq.FORMAT, kafka.FORMAT)}
 """All formats by name, in the order in which they look at a path."""
@@ -41,7 +41,18 @@ def detect(path: StrPath, *, env: Env = DEFAULT_ENV) -> FoundPath:
     hint = f"give {', '.join(most)} or {last}"
     reasons = (each.why_not(look, hint) for each in reversed(FORMATS.values()))  # RocketMQ's always knows one
     known = next((reason for reason in reasons if reason is not None), None)
-    raise _one_level_below(look) or known or NotAStoreError("nothing that Logdex reads", path=look.path, hint=hint)
+    other = known or NotAStoreError("nothing that Logdex reads", path=look.path, hint=hint)
+    raise _export(look) or _one_level_below(look) or other
+
+
+def _export(look: PathLook) -> NotAStoreError | None:
+    """Returns the error for the output of an export, or one of its files; None for any other."""
+    is_file = look.path.endswith(".parquet")
+    if not is_file and EXPORT_FOLDER not in look.names():
+        return None
+    files = look.path if is_file else f"{look.path}/topic=*/*/*.parquet"
+    hint = f"DuckDB, Polars and Spark read it, as in SELECT * FROM read_parquet('{files}')"
+    return NotAStoreError("this is Parquet, not a log", path=look.path, hint=hint)
 
 
 def _one_level_below(look: PathLook) -> NotAStoreError | None:

@@ -9,6 +9,9 @@ from typing import Any
 
 from logdex.io.env import DEFAULT_ENV, Env
 
+EXPORT_FOLDER = "_logdex"
+"""The folder of a Parquet export that says what each run has added to it."""
+
 StrPath = str | os.PathLike[str]
 """A path, as every public signature accepts it."""
 

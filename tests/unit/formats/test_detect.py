@@ -129,12 +129,21 @@ def test_open_does_not_look_again(name: str, root: Path) -> None:
         ),
         ("dledger", UnsupportedLayoutError, "a DLedger CommitLog", None),
         ("rocksdb", UnsupportedLayoutError, "ConsumeQueues in RocksDB", None),
+        ("lake", NotAStoreError, "this is Parquet, not a log", "read_parquet('{root}/lake/topic=*/*/*.parquet')"),
+        ("lake/x.parquet", NotAStoreError, "this is Parquet, not a log", "read_parquet('{root}/lake/x.parquet')"),
     ],
 )
 def test_what_is_neither(name: str, error: type[Exception], why: str, hint: str | None, tmp_path: Path) -> None:
     for folder in ("empty", "above/inner/commitlog", "above/inner/consumequeue/T", "rocksdb/commitlog"):
         (tmp_path / folder).mkdir(parents=True)
-    for file in ("text", "other/x", "dledger/dledger-n0/x", "rocksdb/consumequeue_r/x"):
+    for file in (
+        "text",
+        "other/x",
+        "lake/_logdex/000001.json",
+        "lake/x.parquet",
+        "dledger/dledger-n0/x",
+        "rocksdb/consumequeue_r/x",
+    ):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text("x")
     env = CountingEnv()

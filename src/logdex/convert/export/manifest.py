@@ -13,8 +13,8 @@ from typing import Any
 from logdex.convert.export.writer import WrittenFile
 from logdex.errors import CorruptError, UsageError
 from logdex.io.env import Env
+from logdex.io.path_look import EXPORT_FOLDER
 
-FOLDER = "_logdex"
 _NAME = re.compile(r"(\d{6,9})\.json")
 _VERSION = 1
 _SIZE_BYTES_MAX = 256 << 20
@@ -36,7 +36,7 @@ class Manifest:
     @property
     def name(self) -> str:
         """Its path below the output."""
-        return f"{FOLDER}/{self.run:06d}.json"
+        return f"{EXPORT_FOLDER}/{self.run:06d}.json"
 
     def to_bytes(self) -> bytes:
         """Returns the content of its file."""
@@ -61,7 +61,7 @@ class Manifest:
 def last_manifest(output: str, env: Env) -> Manifest | None:
     """Returns the last manifest of an output, None if there is none. Raises `CorruptError` if it is
     not one, and `UsageError` if a later version of Logdex wrote it."""
-    folder = f"{output}/{FOLDER}"
+    folder = f"{output}/{EXPORT_FOLDER}"
     names = [name for name in env.list_dir(folder) if _NAME.fullmatch(name)] if env.is_dir(folder) else []
     if not names:
         return None
