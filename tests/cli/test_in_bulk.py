@@ -89,8 +89,10 @@ def test_cat_prints_the_same_in_bulk(
             by_rows = run("cat", path, "--json", *flags)
             monkeypatch.setattr(in_bulk, "SMALL_BYTES", 0)
             monkeypatch.setattr(in_bulk, "FEW_ROWS", -1)
+            monkeypatch.setattr(in_bulk, "_PART_ROWS", 5)
             monkeypatch.setattr(json_lines, "is_plain_quicker", lambda: plain)
-            assert run("cat", path, "--json", *flags) == by_rows, path
+            for jobs in (1, 3):
+                assert run("cat", path, "--json", *flags, "--jobs", jobs) == by_rows, path
 
 
 @pytest.mark.slow

@@ -39,7 +39,7 @@ class _Cells(NamedTuple):
 
 class JsonLines:
     """Writes batches of a schema. `texts` are columns of bytes whose text follows behind the other
-    fields, as NAME_text: null if it is no UTF-8. Not thread-safe."""
+    fields, as NAME_text: null if it is no UTF-8. Threads may share an object."""
 
     def __init__(self, schema: pa.Schema, texts: Sequence[str] = ()) -> None:
         names = [*schema.names, *(f"{name}_text" for name in texts)]

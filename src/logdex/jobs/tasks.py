@@ -7,7 +7,8 @@ A task is a plain value, its function can be imported on every worker, and its r
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from logdex.jobs.reports import Progress
@@ -70,6 +71,37 @@ def group_parts(parts: Iterable[Part], size_bytes: int) -> list[list[Part]]:
         groups[-1].append(part)
         room -= part.size_bytes
     return groups
+
+
+def in_order(name: str, function: Callable[[Task], Result], items: Iterable[Task], jobs: int) -> Iterator[Result]:
+    """Yields the results of `function` in the order of `items`. With more than one of `jobs`,
+    threads run it for the next items meanwhile, at most twice as many as there are threads. An
+    error of `items` is raised behind the results of those before it."""
+    if jobs == 1:
+        yield from map(function, items)
+        return
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    ahead, source, failed = deque[Future[Result]](), iter(items), None
+    with ThreadPoolExecutor(jobs, f"logdex {name}") as pool:
+        try:
+            while True:
+                try:
+                    item = next(source)
+                except StopIteration:
+                    break
+                except Exception as error:
+                    failed = error
+                    break
+                ahead.append(pool.submit(function, item))
+                if len(ahead) > 2 * jobs:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+    if failed is not None:
+        raise failed
 
 
 class Runner(Protocol):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 import pytest
 
-from logdex.jobs.tasks import Count, LocalRunner, group_parts
+from logdex.errors import UsageError
+from logdex.jobs.tasks import Count, LocalRunner, group_parts, in_order
 
 
 class Part(NamedTuple):
@@ -68,3 +71,57 @@ def test_the_error_of_a_task_is_raised_and_ends_the_others(jobs: int) -> None:
         runner.run("test", fail, range(100))
     assert len(begun) <= jobs + 1
     assert runner.run("test", lambda task, attempt, count: count(1, 1), range(3)) == [None] * 3
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 5])
+def test_results_come_in_the_order_of_the_items(jobs: int) -> None:
+    begun: list[int] = []
+
+    def work(number: int) -> int:
+        time.sleep((number * 7 % 5) / 2_000)
+        return number * number
+
+    def items() -> Iterator[int]:
+        for number in range(40):
+            begun.append(number)
+            yield number
+
+    for count, result in enumerate(in_order("test", work, items(), jobs)):
+        assert result == count * count
+        assert len(begun) - count <= 2 * jobs + 1
+    assert count == 39
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_an_error_of_the_items_comes_behind_the_results_before_it(jobs: int) -> None:
+    def items() -> Iterator[int]:
+        yield from range(4)
+        raise UsageError("no more")
+
+    seen: list[str] = []
+    with pytest.raises(UsageError, match="no more"):
+        seen.extend(in_order("test", str, items(), jobs))
+    assert seen == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_an_error_of_the_work_comes_in_its_place(jobs: int) -> None:
+    seen: list[int] = []
+    with pytest.raises(ZeroDivisionError):
+        seen.extend(in_order("test", lambda number: 6 // (3 - number), range(100), jobs))
+    assert seen == [2, 3, 6]
+
+
+def test_who_stops_early_waits_for_little() -> None:
+    done: list[int] = []
+
+    def work(number: int) -> int:
+        time.sleep(0.002)
+        done.append(number)
+        return number
+
+    results = in_order("test", work, range(1_000), 2)
+    assert isinstance(results, Generator)
+    assert next(results) == 0
+    results.close()
+    assert len(done) <= 6

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from logdex.cli.app import PROBLEMS_FOUND, app, epilog
+from logdex.cli.engines import JobsOption
 from logdex.cli.find_view import show
 from logdex.cli.options import (
     ControlOption,
@@ -43,7 +44,8 @@ from logdex.cli.rows.row_options import RowOptions
         notes="A CommitLog ends at the first message that is incomplete or fails its CRC, as for the broker: the "
         "messages before it are printed, and stderr states why the log ends there. In a Kafka log bad batches "
         "are skipped and reported. All records in the files are printed unless --isolation-level is given, "
-        "one partition after the other by name, and internal topics such as __consumer_offsets last.",
+        "one partition after the other by name, and internal topics such as __consumer_offsets last. --jobs is "
+        "about --json without other options of output: its text is made in threads.",
     )
 )
 @path_command
@@ -72,6 +74,7 @@ def cat(
     control: ControlOption = False,
     isolation: IsolationOption = None,
     decompress: DecompressOption = False,
+    jobs: JobsOption = None,
 ) -> None:
     """Print messages in log order. Exit 0 good, 1 the log is torn or corrupt, 2 cannot run."""
     is_good = show(
@@ -92,6 +95,7 @@ def cat(
         control=control,
         isolation=isolation,
         decompress=decompress,
+        jobs=jobs,
         rows=rows,
     )
     if not is_good:

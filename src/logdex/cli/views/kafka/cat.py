@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from logdex.cli.engines import threads_of
 from logdex.cli.progress_bars import progress_bar
 from logdex.cli.rows.entries import print_entries
 from logdex.cli.rows.in_bulk import is_bulk, print_batches
@@ -37,6 +38,7 @@ def show(
     where: Sequence[str] | None,
     control: bool,
     isolation: str | None,
+    jobs: int | None,
     rows: RowOptions,
 ) -> bool:
     """Prints the records that pass the filter, and continues after bad batches. Returns whether
@@ -77,7 +79,7 @@ def show(
         if tail is not None and scan is not None:
             scans, starts = _print_tails(scan, tail, printer)
         elif scan is not None and not follow:
-            _print_scan(scan, printer)
+            _print_scan(scan, printer, jobs)
             scans = [scan]
         told = [tell_scan(each, found.path) for each in scans]
         if follow:
@@ -89,18 +91,19 @@ def show(
         return all(told)
 
 
-def _print_scan(scan: KafkaScan[PartitionSnapshot], printer: RowPrinter[RecordRow]) -> None:
+def _print_scan(scan: KafkaScan[PartitionSnapshot], printer: RowPrinter[RecordRow], jobs: int | None) -> None:
     if sys.stdout.isatty():  # a progress bar would be in the way between the lines
-        _print(scan, printer)
+        _print(scan, printer, jobs)
         return
     with progress_bar("cat", sum(each.size_bytes for each in scan.partitions)) as scan.progress:
-        _print(scan, printer)
+        _print(scan, printer, jobs)
 
 
-def _print(scan: KafkaScan[PartitionSnapshot], printer: RowPrinter[RecordRow]) -> None:
+def _print(scan: KafkaScan[PartitionSnapshot], printer: RowPrinter[RecordRow], jobs: int | None) -> None:
     size_bytes = sum(each.size_bytes for each in scan.partitions)
     if not printer.wanted and is_bulk(printer.options, printer.limit, size_bytes):
-        printer.printed += print_batches(scan.arrow_reader(), tuple(RECORDS.contents))
+        threads = threads_of(jobs, size_bytes)
+        printer.printed += print_batches(scan.arrow_reader(), tuple(RECORDS.contents), threads)
         return
     with closing(scan.items()) as items:  # type: ignore[type-var]  # a generator
         _print_rows(items, printer)

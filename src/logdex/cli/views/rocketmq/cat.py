@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from logdex.cli.engines import threads_of
 from logdex.cli.output import note
 from logdex.cli.rows.entries import print_entries
 from logdex.cli.rows.in_bulk import is_bulk, print_batches
@@ -39,6 +40,7 @@ def show(
     grep: str | None,
     where: Sequence[str] | None,
     decompress: bool,
+    jobs: int | None,
     rows: RowOptions,
 ) -> bool:
     """Prints the messages that pass the filter, up to the end of the log. Returns whether the log
@@ -75,8 +77,10 @@ def show(
             scan = whole.narrowed(wanted.conditions()) if wanted and not follow else whole
             if scan is None:
                 return _end(rows, printer, None)
-            if not (wanted or follow or decompress) and is_bulk(rows, limit, snapshot.commit_log.size_bytes):
-                printer.printed_in_bulk(print_batches(scan.arrow_reader(), tuple(MESSAGES.contents)))
+            size_bytes = snapshot.commit_log.size_bytes
+            if not (wanted or follow or decompress) and is_bulk(rows, limit, size_bytes):
+                threads = threads_of(jobs, size_bytes)
+                printer.printed_in_bulk(print_batches(scan.arrow_reader(), tuple(MESSAGES.contents), threads))
             else:
                 _print(scan, printer, seen)
             for path in scan.trimmed:
