@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logdex.arrow_text import json_lines
+from logdex.arrow_text import cells, json_lines
 from logdex.arrow_text.json_lines import JsonLines
 from logdex.cli.rows import in_bulk
+from logdex.jobs import tasks
 from tests.cli.helpers import run
 from tests.golden import kafka as golden_kafka
 from tests.golden import rocketmq as golden
@@ -60,18 +61,30 @@ def written(lines: JsonLines, batch: pa.RecordBatch) -> bytes:
     return b"".join(bytes(piece) for piece in lines.lines(batch))
 
 
-@given(st.lists(st.fixed_dictionaries(ROW), max_size=8), st.integers(0, 8), st.sampled_from([2, json_lines.ROWS]))
+@given(st.lists(st.fixed_dictionaries(ROW), max_size=8), st.integers(0, 8), st.sampled_from([2, cells.ROWS]))
 def test_kernels_write_what_python_writes(rows: list[dict[str, Any]], start: int, at_once: int) -> None:
     batch = pa.RecordBatch.from_pylist(rows, SCHEMA).slice(start)
     lines = JsonLines(SCHEMA, ("key", "value"))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(json_lines, "is_plain_quicker", lambda: False)
-        patched.setattr(json_lines, "ROWS", at_once)
+        patched.setattr(cells, "ROWS", at_once)
         found = written(lines, batch)
         patched.setattr(json_lines, "is_plain_quicker", lambda: True)
         assert found == written(lines, batch)
     for line, row in zip(found.decode().split("\n"), rows[start:], strict=False):
         assert json.loads(line)["offset"] == row["offset"]
+
+
+def spied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Notes the number of threads of each time that rows are printed in bulk."""
+    used: list[int] = []
+
+    def in_order(name: str, function: Any, items: Any, jobs: int) -> Any:
+        used.append(jobs)
+        return tasks.in_order(name, function, items, jobs)
+
+    monkeypatch.setattr(in_bulk, "in_order", in_order)
+    return used
 
 
 @pytest.mark.parametrize("plain", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -84,15 +97,17 @@ def test_cat_prints_the_same_in_bulk(
         *map(golden_log, ("tiny-broker", "tiny-crash", "tiny-legacy", "tiny-compacted")),
     ]
     for path in paths:
-        for flags in ([], ["--limit", 7]):
+        for flags in (["--json"], ["--json", "--limit", 7], [], ["--full"], ["--values", "none", "--limit", 7]):
             monkeypatch.undo()
-            by_rows = run("cat", path, "--json", *flags)
+            by_rows = run("cat", path, *flags)
             monkeypatch.setattr(in_bulk, "SMALL_BYTES", 0)
             monkeypatch.setattr(in_bulk, "FEW_ROWS", -1)
             monkeypatch.setattr(in_bulk, "_PART_ROWS", 5)
+            used = spied(monkeypatch)
             monkeypatch.setattr(json_lines, "is_plain_quicker", lambda: plain)
             for jobs in (1, 3):
-                assert run("cat", path, "--json", *flags, "--jobs", jobs) == by_rows, path
+                assert run("cat", path, *flags, "--jobs", jobs) == by_rows, path
+            assert used == [1, 3]
 
 
 @pytest.mark.slow
@@ -101,9 +116,13 @@ def test_golden_cases(
     name: str, golden_store: Callable[[str], Path], golden_log: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for there, path_of in ((golden.NAMES, golden_store), (golden_kafka.NAMES, golden_log)):
-        if name in there:
+        if name not in there:
+            continue
+        for flags in (["--json"], [], ["--full"]):
             monkeypatch.undo()
-            by_rows = run("cat", path_of(name), "--json")
+            by_rows = run("cat", path_of(name), *flags)
             monkeypatch.setattr(in_bulk, "SMALL_BYTES", 0)
             monkeypatch.setattr(json_lines, "is_plain_quicker", lambda: False)
-            assert run("cat", path_of(name), "--json") == by_rows
+            used = spied(monkeypatch)
+            assert run("cat", path_of(name), *flags) == by_rows
+            assert used == [1]

@@ -55,7 +55,7 @@ def _escape(found: re.Match[str]) -> str:
 
 def shown_start(value: bytes | str) -> str:
     """Returns the beginning of a value, at most `VALUE_SHOWN` characters."""
-    text = shown(_text_of(value[: 4 * VALUE_SHOWN])[: VALUE_SHOWN + 1])
+    text = shown(_text_of(value[: 4 * VALUE_SHOWN + 4])[: VALUE_SHOWN + 1])
     return text if len(text) <= VALUE_SHOWN else text[: VALUE_SHOWN - 1] + "…"
 
 

@@ -73,6 +73,7 @@ class SqlSession:
                 yield pa.RecordBatch.from_pylist([], schema=reader.schema)
 
     def _require_one_result(self, query: str) -> None:
+        query.encode()  # raises an error for what is no text
         statements = self.connection.extract_statements(query)
         if not statements:
             raise UsageError("the query is empty", hint=f"SELECT count(*) FROM {next(iter(self.datasets))}")

@@ -45,7 +45,7 @@ from logdex.cli.rows.row_options import RowOptions
         "messages before it are printed, and stderr states why the log ends there. In a Kafka log bad batches "
         "are skipped and reported. All records in the files are printed unless --isolation-level is given, "
         "one partition after the other by name, and internal topics such as __consumer_offsets last. --jobs is "
-        "about --json without other options of output: its text is made in threads.",
+        "about whole logs as plain lines or --json: their text is made in threads.",
     )
 )
 @path_command

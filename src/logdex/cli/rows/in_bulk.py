@@ -1,16 +1,23 @@
-"""Prints many rows as JSON from Arrow batches, without a Python object per row."""
+"""Prints many rows from Arrow batches, without a Python object per row."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
-from logdex.cli.rows.row_options import RowOptions
+from logdex.cli.rows.row_options import RowOptions, Values
+from logdex.cli.rows.shape import RowShape
 from logdex.jobs.tasks import in_order
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    LinesOf = Callable[[pa.RecordBatch], Iterator[memoryview]]
+    Prepare = Callable[[pa.RecordBatch], pa.RecordBatch]
+
+_USUAL_VALUES = {True: (None,), False: (None, Values.TEXT, Values.NONE)}
+"""The values of ``--values`` that are printed in bulk, as JSON or as text."""
 
 SMALL_BYTES = 4 << 20
 FEW_ROWS = 1_000
@@ -20,30 +27,56 @@ _PART_ROWS = 8_192
 """The text of so many rows is made by one thread, and held until it is printed."""
 
 
+class ArrowSource(Protocol):
+    """A scan of either format."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of all columns."""
+
+    def arrow_reader(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+        """Returns some columns, or all."""
+
+
 def is_bulk(options: RowOptions, limit: int | None, size_bytes: int) -> bool:
-    """Whether rows are printed as a plain JSON object each, and there may be many of them in logs
-    of `size_bytes`."""
-    is_usual = options.values is None and options.columns is None and not options.decode
+    """Whether rows are printed as plain lines or JSON objects, and there may be many of them in
+    logs of `size_bytes`."""
+    is_usual = options.values in _USUAL_VALUES[options.as_json] and not options.decode
+    is_usual &= options.columns is None and options.template is None
     is_large = size_bytes > SMALL_BYTES and (limit is None or limit > FEW_ROWS)
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
-    return options.as_json and is_usual and is_large and encoding == "utf8" and hasattr(sys.stdout, "buffer")
+    return is_usual and is_large and encoding == "utf8" and hasattr(sys.stdout, "buffer")
 
 
-def print_batches(reader: pa.RecordBatchReader, texts: Sequence[str], jobs: int) -> int:
-    """Prints all rows as JSON lines, with the text of the columns `texts`. Their text is made in
-    `jobs` threads. Returns how many there are."""
-    from logdex.arrow_text.json_lines import JsonLines
-
-    lines, rows = JsonLines(reader.schema, texts), 0
+def print_batches(
+    scan: ArrowSource, shape: RowShape[Any], options: RowOptions, jobs: int, prepare: Prepare | None = None
+) -> int:
+    """Prints all rows of a scan, whose batches `prepare` may change. Their text is made in `jobs`
+    threads. Returns how many there are."""
+    lines_of, columns = _json_lines(scan, shape) if options.as_json else _text_lines(shape, options)
+    reader, rows = scan.arrow_reader(columns), 0
+    batches = reader if prepare is None else map(prepare, reader)
     sys.stdout.flush()
-    for count, pieces in in_order("cat", lambda part: (part.num_rows, [*lines.lines(part)]), _parts(reader), jobs):
+    for count, pieces in in_order("cat", lambda part: (part.num_rows, [*lines_of(part)]), _parts(batches), jobs):
         for piece in pieces:
             sys.stdout.buffer.write(piece)
         rows += count
     return rows
 
 
-def _parts(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    for batch in reader:
+def _json_lines(scan: ArrowSource, shape: RowShape[Any]) -> tuple[LinesOf, None]:
+    from logdex.arrow_text.json_lines import JsonLines
+
+    return JsonLines(scan.schema, tuple(shape.contents)).lines, None
+
+
+def _text_lines(shape: RowShape[Any], options: RowOptions) -> tuple[LinesOf, Sequence[str]]:
+    from logdex.arrow_text.cells import lines
+
+    return lambda batch: lines(batch, lambda part: shape.line_parts(part, options), "\n"), shape.line_columns
+
+
+def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
         for at in range(0, batch.num_rows, _PART_ROWS):
             yield batch.slice(at, _PART_ROWS)

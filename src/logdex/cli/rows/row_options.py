@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from logdex.cli.output import VALUE_SHOWN
 from logdex.errors import UsageError
 
 
@@ -38,6 +39,11 @@ class RowOptions:
     is_full: bool = False
     columns: tuple[str, ...] | None = None
     decode: bool = False
+
+    @property
+    def chars_max(self) -> int | None:
+        """The most characters of a value in a line, None for all of them."""
+        return None if self.is_full else VALUE_SHOWN
 
     @property
     def shows_stored_bytes(self) -> bool:

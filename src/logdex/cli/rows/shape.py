@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from logdex.cli.rows.row_options import RowOptions
 from logdex.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from logdex.arrow_text.cells import Parts
 
 Row = TypeVar("Row")
 Cell = bytes | str | int | None
@@ -23,7 +29,8 @@ class RowShape(Generic[Row]):
     value of a line. `pairs` returns the headers or properties, whose field is `pairs_field`; where
     `pairs_are_bytes`, their values are base64 there too. `letters` are those of `--format`.
     `decode` returns what a row of one of the broker's own topics means, None for others. The fields
-    `numbers` are whole numbers, `flags` are true or false.
+    `numbers` are whole numbers, `flags` are true or false. `line_parts` returns the parts of the
+    lines of Arrow rows, the value included, from `line_columns`.
     """
 
     fields: tuple[str, ...]
@@ -37,6 +44,8 @@ class RowShape(Generic[Row]):
     decode: Callable[[Row], dict[str, Any] | None]
     numbers: frozenset[str]
     flags: frozenset[str]
+    line_parts: Callable[[pa.RecordBatch, RowOptions], Parts]
+    line_columns: tuple[str, ...]
 
     @property
     def value_field(self) -> str:

@@ -1,7 +1,4 @@
-"""Writes columns as cells of JSON, and joins cells to lines.
-
-Cells are bytes one after the other, with their offsets. Nothing here checks bounds: the caller
-gives room for the longest text that each cell can have (`logdex.arrow_text.json_lines`).
+"""Columns as cells of JSON: bytes as base64, and text.
 
 Twin: `json.dumps` of the rows, which the commands use for a few of them.
 """
@@ -9,18 +6,14 @@ Twin: `json.dumps` of the rows, which the commands use for a few of them.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from logdex.kernels.common.cells import Flags, Int64s, hex_digit, put_null
 from logdex.kernels.common.memory import copy_bytes, load_le64, load_u8, store_u8
 from logdex.kernels.common.utf8 import HIGH_BITS, well_formed
-from logdex.kernels.compiled import inlined_kernel, kernel
-
-Int64s = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.uint8]
+from logdex.kernels.compiled import kernel
 
 INVALID_IS_NULL, INVALID_IS_ESCAPED = 0, 1
 """What text that is no UTF-8 becomes: null, or text with ``\\xNN`` for each byte that is wrong."""
-DIGITS_MAX = 20
 ESCAPED_MAX = 6
 """How many bytes one byte of text takes at most."""
 
@@ -31,53 +24,13 @@ _QUOTES = np.uint64(0x2222222222222222)
 _BACKSLASHES = np.uint64(0x5C5C5C5C5C5C5C5C)
 
 
-@inlined_kernel
-def _put_null(at: int) -> int:
-    store_u8(at, 0x6E)
-    store_u8(at + 1, 0x75)
-    store_u8(at + 2, 0x6C)
-    store_u8(at + 3, 0x6C)
-    return at + 4
-
-
-@inlined_kernel
-def _hex_digit(value: int) -> int:
-    return value + 0x30 if value < 10 else value + 0x57
-
-
-@kernel
-def int_cells(values: Int64s, valid: Flags, out: int, ends: Int64s) -> None:
-    """Writes whole numbers in decimal. `valid` is empty if none is null."""
-    at = out
-    for i in range(len(values)):
-        if len(valid) and not valid[i]:
-            at = _put_null(at)
-        else:
-            value = values[i]
-            left = np.uint64(value)
-            if value < 0:
-                store_u8(at, 0x2D)
-                at += 1
-                left = np.uint64(0) - left
-            digits = 1
-            rest = left // np.uint64(10)
-            while rest != np.uint64(0):
-                digits += 1
-                rest = rest // np.uint64(10)
-            for place in range(digits - 1, -1, -1):
-                store_u8(at + place, np.int64(left % np.uint64(10)) + 0x30)
-                left = left // np.uint64(10)
-            at += digits
-        ends[i] = at - out
-
-
 @kernel
 def base64_cells(data: int, offsets: Int64s, valid: Flags, alphabet: int, out: int, ends: Int64s) -> None:
     """Writes bytes as strings of base64. `alphabet` is the address of its 64 letters."""
     at = out
     for i in range(len(ends)):
         if len(valid) and not valid[i]:
-            at = _put_null(at)
+            at = put_null(at)
         else:
             store_u8(at, _QUOTE)
             at += 1
@@ -123,8 +76,8 @@ def _put_escaped(at: int, byte: int) -> int:
         store_u8(at + 1, 0x75)
         store_u8(at + 2, 0x30)
         store_u8(at + 3, 0x30)
-        store_u8(at + 4, _hex_digit(byte >> 4))
-        store_u8(at + 5, _hex_digit(byte & 15))
+        store_u8(at + 4, hex_digit(byte >> 4))
+        store_u8(at + 5, hex_digit(byte & 15))
         return at + 6
     return at + 2
 
@@ -148,8 +101,8 @@ def _put_character(at: int, place: int, end: int, invalid: int) -> tuple[int, in
     store_u8(at, _BACKSLASH)
     store_u8(at + 1, _BACKSLASH)
     store_u8(at + 2, 0x78)
-    store_u8(at + 3, _hex_digit(byte >> 4))
-    store_u8(at + 4, _hex_digit(byte & 15))
+    store_u8(at + 3, hex_digit(byte >> 4))
+    store_u8(at + 4, hex_digit(byte & 15))
     return at + 5, place + 1
 
 
@@ -183,55 +136,5 @@ def text_cells(data: int, offsets: Int64s, valid: Flags, invalid: int, out: int,
             store_u8(at, _QUOTE)
             at += 1
         if is_null:
-            at = _put_null(begin)
+            at = put_null(begin)
         ends[i] = at - out
-
-
-@kernel
-def list_cells(
-    offsets: Int64s, valid: Flags, cells: int, cell_ends: Int64s, opening: int, closing: int, out: int, ends: Int64s
-) -> None:
-    """Writes lists of cells between two characters. `offsets` are numbers of cells, from the first
-    one of the column on."""
-    at = out
-    for i in range(len(ends)):
-        if len(valid) and not valid[i]:
-            at = _put_null(at)
-        else:
-            store_u8(at, opening)
-            at += 1
-            for j in range(offsets[i], offsets[i + 1]):
-                if j > offsets[i]:
-                    store_u8(at, 0x2C)
-                    store_u8(at + 1, 0x20)
-                    at += 2
-                begin = cell_ends[j - 1] if j else 0
-                size = cell_ends[j] - begin
-                copy_bytes(at, cells + begin, size)
-                at += size
-            store_u8(at, closing)
-            at += 1
-        ends[i] = at - out
-
-
-@kernel
-def add_sizes(sizes: Int64s, literal_size: int, cell_ends: Int64s, numbers: Int64s) -> None:
-    """Adds to the size of each row what `put_cells` writes into it."""
-    for i in range(len(sizes)):
-        j = numbers[i] if len(numbers) else i
-        sizes[i] += literal_size + cell_ends[j] - (cell_ends[j - 1] if j else 0)
-
-
-@kernel
-def put_cells(
-    out: int, places: Int64s, literal: int, literal_size: int, cells: int, cell_ends: Int64s, numbers: Int64s
-) -> None:
-    """Writes a literal and a cell at the place of each row, and moves the places on. `numbers` are
-    those of the cells, empty for a cell per row."""
-    for i in range(len(places)):
-        at = out + places[i]
-        copy_bytes(at, literal, literal_size)
-        j = numbers[i] if len(numbers) else i
-        begin = cell_ends[j - 1] if j else 0
-        copy_bytes(at + literal_size, cells + begin, cell_ends[j] - begin)
-        places[i] += literal_size + cell_ends[j] - begin

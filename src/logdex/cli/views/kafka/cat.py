@@ -102,8 +102,7 @@ def _print_scan(scan: KafkaScan[PartitionSnapshot], printer: RowPrinter[RecordRo
 def _print(scan: KafkaScan[PartitionSnapshot], printer: RowPrinter[RecordRow], jobs: int | None) -> None:
     size_bytes = sum(each.size_bytes for each in scan.partitions)
     if not printer.wanted and is_bulk(printer.options, printer.limit, size_bytes):
-        threads = threads_of(jobs, size_bytes)
-        printer.printed += print_batches(scan.arrow_reader(), tuple(RECORDS.contents), threads)
+        printer.printed += print_batches(scan, RECORDS, printer.options, threads_of(jobs, size_bytes))
         return
     with closing(scan.items()) as items:  # type: ignore[type-var]  # a generator
         _print_rows(items, printer)

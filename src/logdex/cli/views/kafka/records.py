@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 from logdex.cli.output import hint, human_time, note, shown
 from logdex.cli.rows.printer import RowPrinter
 from logdex.cli.rows.row_filter import RowFilter
-from logdex.cli.rows.row_options import RowOptions
+from logdex.cli.rows.row_options import RowOptions, Values
 from logdex.cli.rows.row_text import pairs_text
 from logdex.cli.rows.shape import Pair, RowShape
 from logdex.primitives.shown import counted
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from logdex.arrow_text.cells import Cells, Parts
     from logdex.kafka.batch.record import Record
     from logdex.kafka.read.record_scan import KafkaScan
     from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
@@ -45,6 +48,40 @@ def _line(row: RecordRow) -> list[str]:
     elif record.is_transactional:
         parts.append(f"transaction of producer {record.producer_id}")
     return parts
+
+
+def _line_parts(batch: pa.RecordBatch, options: RowOptions) -> Parts:
+    """Returns the parts of the lines of Arrow rows, as `_line` of records."""
+    from logdex.arrow_text.cells import int_cells
+    from logdex.arrow_text.line_cells import shown_cells, shown_pair_cells, time_cells
+
+    column = batch.column
+    parts = [
+        ("", time_cells(column("timestamp_ms"), negative_is_none=True)),
+        ("  ", shown_cells(column("topic"))),
+        ("/", int_cells(column("partition"))),
+        ("  offset ", int_cells(column("offset"))),
+        ("  key=", shown_cells(column("key"), null="null")),
+        ("", shown_pair_cells(column("headers"), ("  ", ":", ""), "null")),
+        ("", _state_cells(batch)),
+    ]
+    if options.values is not Values.NONE:
+        parts.append(("  ", shown_cells(column("value"), null="null", chars_max=options.chars_max)))
+    return parts
+
+
+def _state_cells(batch: pa.RecordBatch) -> Cells:
+    import numpy as np
+
+    from logdex.arrow_text.line_cells import choice_cells
+
+    is_control, is_transactional, producers = (
+        batch.column(name).to_numpy(zero_copy_only=False) for name in ("is_control", "is_transactional", "producer_id")
+    )
+    known, places = np.unique(producers, return_inverse=True)
+    numbers = np.where(is_control, 1, np.where(is_transactional, places + 2, 0))
+    texts = [f"  transaction of producer {each}" for each in known.tolist()]
+    return choice_cells(["", "  control", *texts], numbers)
 
 
 def _to_json(row: RecordRow) -> dict[str, Any]:
@@ -101,6 +138,11 @@ RECORDS: RowShape[RecordRow] = RowShape(
         ["partition", "offset", "timestamp_ms", "leader_epoch", "producer_id", "producer_epoch", "sequence"]
     ),
     flags=frozenset(["is_transactional", "is_control"]),
+    line_parts=_line_parts,
+    line_columns=(
+        *("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers"),
+        *("is_transactional", "is_control", "producer_id"),
+    ),
 )
 """How records are shown. The letters of `--format` stand in docs/guide/readable-output.md."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from logdex.cli.engines import threads_of
 from logdex.cli.output import note
 from logdex.cli.rows.entries import print_entries
-from logdex.cli.rows.in_bulk import is_bulk, print_batches
+from logdex.cli.rows.in_bulk import is_bulk
 from logdex.cli.rows.printer import print_end
 from logdex.cli.rows.row_filter import RowFilter
 from logdex.cli.rows.row_options import RowOptions
@@ -78,9 +78,8 @@ def show(
             if scan is None:
                 return _end(rows, printer, None)
             size_bytes = snapshot.commit_log.size_bytes
-            if not (wanted or follow or decompress) and is_bulk(rows, limit, size_bytes):
-                threads = threads_of(jobs, size_bytes)
-                printer.printed_in_bulk(print_batches(scan.arrow_reader(), tuple(MESSAGES.contents), threads))
+            if not (wanted or follow) and is_bulk(rows, limit, size_bytes):
+                printer.print_in_bulk(scan, threads_of(jobs, size_bytes))
             else:
                 _print(scan, printer, seen)
             for path in scan.trimmed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logdex.cli.output import emit, hint, human_time, note, shown
+from logdex.cli.rows.in_bulk import print_batches
 from logdex.cli.rows.printer import RowPrinter
 from logdex.cli.rows.row_filter import RowFilter
 from logdex.cli.rows.row_options import RowOptions, Values
@@ -14,9 +15,13 @@ from logdex.cli.rows.value_text import text_of
 from logdex.errors import CorruptError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from logdex.arrow_text.cells import Parts
     from logdex.rocketmq.commit_log.commit_log import CommitLog
     from logdex.rocketmq.commit_log.log_end import LogEnd
     from logdex.rocketmq.message.stored_message import StoredMessage
+    from logdex.rocketmq.read.message_scan import LogScan
     from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
 
@@ -77,9 +82,16 @@ class MessagePrinter:
             self._printer.print(MessageRow(message, physical_offset, body))
         return not self.is_done
 
-    def printed_in_bulk(self, count: int) -> None:
-        """Notes that messages were printed by other means."""
-        self._printer.printed += count
+    def print_in_bulk(self, scan: LogScan, jobs: int) -> None:
+        """Prints all messages of a scan from Arrow batches."""
+        prepare = self._with_bodies if self._decompress else None
+        self._printer.printed += print_batches(scan, MESSAGES, self._rows, jobs, prepare)
+
+    def _with_bodies(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Returns rows with decompressed bodies, and as they are stored where that fails."""
+        from logdex.rocketmq.columns.plain_bodies import decompressed
+
+        return decompressed(batch, self._log.place_of, self._tell_body)
 
     def print_in_full(self, message: StoredMessage, physical_offset: int) -> None:
         """Prints all fields of the message at `physical_offset`, one line per field, unless the
@@ -114,9 +126,13 @@ class MessagePrinter:
             path, position = self._log.place_of(physical_offset)
             return decompress_body(message, path=path, position=position)
         except CorruptError as error:
-            self.problems += 1
-            note(f"{error.message}; it is shown as stored, in the message at offset {physical_offset}")
-            return message.body
+            return self._tell_body(error, physical_offset, message.body)
+
+    def _tell_body(self, error: CorruptError, physical_offset: int, stored: bytes) -> bytes:
+        """Reports a body that cannot be decompressed. Returns what is shown in its place."""
+        self.problems += 1
+        note(f"{error.message}; it is shown as stored, in the message at offset {physical_offset}")
+        return stored
 
 
 def _line(row: MessageRow) -> list[str]:
@@ -134,6 +150,28 @@ def _line(row: MessageRow) -> list[str]:
         parts.append(f"keys={','.join(map(shown, message.keys))}")
     if message.unique_key is not None:
         parts.append(f"id={shown(message.unique_key)}")
+    return parts
+
+
+def _line_parts(batch: pa.RecordBatch, options: RowOptions) -> Parts:
+    """Returns the parts of the lines of Arrow rows, as `_line` of messages."""
+    from logdex.arrow_text.cells import int_cells
+    from logdex.arrow_text.line_cells import shown_cells, shown_list_cells, time_cells
+
+    column = batch.column
+    parts = [
+        ("", time_cells(column("store_timestamp_ms"))),
+        ("  ", shown_cells(column("topic"))),
+        ("/", int_cells(column("queue_id"))),
+        ("  offset ", int_cells(column("queue_offset"))),
+        ("  at ", int_cells(column("physical_offset"))),
+        ("  ", int_cells(column("size_bytes"))),
+        (" B", shown_cells(column("tags"), prefix="  tags=")),
+        ("", shown_list_cells(column("keys"), "  keys=", ",")),
+        ("", shown_cells(column("unique_key"), prefix="  id=")),
+    ]
+    if options.values is not Values.NONE:
+        parts.append(("  ", shown_cells(column("body"), null="null", chars_max=options.chars_max)))
     return parts
 
 
@@ -209,6 +247,11 @@ MESSAGES: RowShape[MessageRow] = RowShape(
         ]
     ),
     flags=frozenset(),
+    line_parts=_line_parts,
+    line_columns=(
+        *("topic", "queue_id", "queue_offset", "physical_offset", "size_bytes", "sys_flag"),
+        *("store_timestamp_ms", "body", "tags", "keys", "unique_key"),
+    ),
 )
 """How messages are shown. The letters of `--format` stand in docs/guide/readable-output.md."""
 
