@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 OF_DUMP_BAR = 5
 MESSAGES_BAR = 300_000
-RECORDS = 1_000_000
+RECORDS = 3_000_000
 _DUMP = "kafka.tools.DumpLogSegments"
 _DUMP_VERSION = "3.9.2"
 
