@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -13,15 +12,10 @@ import typer
 from logdex.cli.output import note
 from logdex.cli.progress_bars import progress_bar
 from logdex.errors import UsageError
-from logdex.jobs.tasks import LocalRunner
+from logdex.jobs.tasks import JOBS_MAX, LocalRunner, threads_of
 
 if TYPE_CHECKING:
     from logdex.jobs.tasks import Runner
-
-
-JOBS_MAX = 1024
-_SMALL_BYTES = 256 << 20
-"""Up to this size, starting threads would take longer than they save."""
 
 
 class Engine(StrEnum):
@@ -42,14 +36,6 @@ JobsOption = Annotated[
     ),
 ]
 MasterOption = Annotated[str, typer.Option(help="The Spark master for --engine spark.")]
-
-
-def threads_of(jobs: int | None, size_bytes: int) -> int:
-    """Returns the number of threads for a log of `size_bytes` that ``--jobs`` asks for: without it,
-    that of the cores, and 1 for a small log."""
-    if jobs is not None:
-        return jobs
-    return 1 if size_bytes <= _SMALL_BYTES else min(os.cpu_count() or 1, JOBS_MAX)
 
 
 @contextmanager

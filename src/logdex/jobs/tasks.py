@@ -6,6 +6,7 @@ A task is a plain value, its function can be imported on every worker, and its r
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,6 +23,19 @@ Count = Callable[[int, int], None]
 TaskFunction = Callable[[Task, str, Count], Result]
 """Runs a task. The arguments are the task, a name that no other attempt at any task has, and its
 `Count`."""
+
+
+JOBS_MAX = 1024
+_SMALL_BYTES = 256 << 20
+"""Up to this size, starting threads would take longer than they save."""
+
+
+def threads_of(jobs: int | None, size_bytes: int) -> int:
+    """Returns the number of threads for a log of `size_bytes`: `jobs`, or if that is None, that of
+    the cores, and 1 for a small log."""
+    if jobs is not None:
+        return jobs
+    return 1 if size_bytes <= _SMALL_BYTES else min(os.cpu_count() or 1, JOBS_MAX)
 
 
 def progress_of(count: Count) -> Progress:

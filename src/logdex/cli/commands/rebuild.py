@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
-from logdex.cli.engines import Engine, EngineOption, JobsOption, MasterOption, runner_of, threads_of
+from logdex.cli.engines import Engine, EngineOption, JobsOption, MasterOption, runner_of
 from logdex.cli.find_view import find, view_of
 from logdex.cli.options import JsonOption, NoSpaceCheckOption, NoSyncOption, PathOptions, output_of, path_command
 from logdex.cli.output import emit, emit_json, human_size, kept_rows, table
 from logdex.cli.progress_bars import progress_bar
 from logdex.formats import format_of
 from logdex.io.env import Env
+from logdex.jobs.tasks import threads_of
 from logdex.primitives.shown import counted
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.engines import threads_of
 from logdex.cli.progress_bars import progress_bar
 from logdex.cli.rows.entries import print_entries
 from logdex.cli.rows.in_bulk import is_bulk, print_batches
 from logdex.cli.rows.printer import RowPrinter, print_end
 from logdex.cli.rows.row_options import RowOptions
 from logdex.cli.views.kafka.records import RECORDS, RecordRow, record_printer, scan_facts, tell_scan
+from logdex.jobs.tasks import threads_of
 
 if TYPE_CHECKING:
     from logdex.kafka.batch.record import Record

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.engines import threads_of
 from logdex.cli.output import note
 from logdex.cli.rows.entries import print_entries
 from logdex.cli.rows.in_bulk import is_bulk
@@ -16,6 +15,7 @@ from logdex.cli.rows.row_filter import RowFilter
 from logdex.cli.rows.row_options import RowOptions
 from logdex.cli.views.rocketmq.messages import MESSAGES, MessagePrinter, tell_damage
 from logdex.jobs import look_again
+from logdex.jobs.tasks import threads_of
 
 if TYPE_CHECKING:
     from logdex.rocketmq.commit_log.log_end import LogEnd
