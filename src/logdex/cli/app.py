@@ -11,6 +11,7 @@ import shlex
 import shutil
 import sys
 import traceback
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -41,12 +42,11 @@ class _Commands(TyperGroup):
             fail(error.message, error.hint)
             raise typer.Exit(error.exit_code) from error
         except BrokenPipeError as error:
-            # The reader of our output closed the pipe. Python flushes again at exit, so stdout is
-            # replaced.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _drop_output()  # its reader closed the pipe
             raise typer.Exit(0) from error
         except OSError as error:
             _show_traceback()
+            _flush_or_drop_output()
             fail(f"{error.filename or 'output'}: {(error.strerror or str(error)).lower()}", None)
             raise typer.Exit(CANNOT_RUN) from error
         except Exception as error:
@@ -59,6 +59,19 @@ class _Commands(TyperGroup):
             )
             raise typer.Exit(CANNOT_RUN) from error
         return result
+
+
+def _flush_or_drop_output() -> None:
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _drop_output()
+
+
+def _drop_output() -> None:
+    """Drops what stdout still buffers and cannot write. Python flushes it again at exit."""
+    with suppress(OSError):  # stdout may be no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _show_traceback() -> None:

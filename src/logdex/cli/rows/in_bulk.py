@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 from logdex.cli.rows.row_options import RowOptions, Values
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     LinesOf = Callable[[pa.RecordBatch], Iterator[memoryview]]
-    Prepare = Callable[[pa.RecordBatch], pa.RecordBatch]
+    Prepare = Callable[[pa.RecordBatch], Iterable[pa.RecordBatch]]
 
 _USUAL_VALUES = {True: (None,), False: (None, Values.TEXT, Values.NONE)}
 """The values of ``--values`` that are printed in bulk, as JSON or as text."""
@@ -51,17 +54,32 @@ def is_bulk(options: RowOptions, limit: int | None, size_bytes: int) -> bool:
 def print_batches(
     scan: ArrowSource, shape: RowShape[Any], options: RowOptions, jobs: int, prepare: Prepare | None = None
 ) -> int:
-    """Prints all rows of a scan, whose batches `prepare` may change. Their text is made in `jobs`
-    threads. Returns how many there are."""
+    """Prints all rows of a scan, whose batches `prepare` may change and divide. Their text is made
+    in `jobs` threads. Returns how many there are."""
     lines_of, columns = _json_lines(scan, shape) if options.as_json else _text_lines(shape, options)
     reader, rows = scan.arrow_reader(columns), 0
-    batches = reader if prepare is None else map(prepare, reader)
+    batches = reader if prepare is None else chain.from_iterable(map(prepare, reader))
     sys.stdout.flush()
-    for count, pieces in in_order("cat", lambda part: (part.num_rows, [*lines_of(part)]), _parts(batches), jobs):
-        for piece in pieces:
-            sys.stdout.buffer.write(piece)
-        rows += count
+    with _whole_writes() as write:
+        for count, pieces in in_order("cat", lambda part: (part.num_rows, [*lines_of(part)]), _parts(batches), jobs):
+            for piece in pieces:
+                write(piece)
+            rows += count
     return rows
+
+
+@contextmanager
+def _whole_writes() -> Iterator[Callable[[memoryview], object]]:
+    """Writes to stdout during a block. If Python does not buffer it (-u), one write of the system
+    may take a part only."""
+    if isinstance(sys.stdout.buffer, io.BufferedIOBase):
+        yield sys.stdout.buffer.write
+        return
+    buffer = io.BufferedWriter(sys.stdout.buffer)
+    try:
+        yield buffer.write
+    finally:
+        buffer.detach()  # after a flush
 
 
 def _json_lines(scan: ArrowSource, shape: RowShape[Any]) -> tuple[LinesOf, None]:

@@ -52,7 +52,10 @@ class StorePart:
             except StopIteration as stopped:
                 damage = split.damage_at(stopped.value, self.sure_end)
                 break
-            yield with_plain_bodies(batch, split.file, on_damage) if "body" in batch.schema.names else batch
+            if "body" in batch.schema.names:
+                yield from with_plain_bodies(batch, split.file, on_damage)
+            else:
+                yield batch
         if damage is not None:
             on_damage(damage)
 

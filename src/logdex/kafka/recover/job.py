@@ -153,6 +153,7 @@ class _Recovery:
         self._sync = sync
         self._runner = runner
         self._env = env
+        self._is_beside = False
         self._intervals: dict[str, IndexInterval] = {}
 
     def infer_intervals(self) -> None:
@@ -169,7 +170,8 @@ class _Recovery:
         """Recovers all partitions and writes the small files of the log directory."""
         home = self._source.home
         # In place this job holds the lock itself.
-        if not in_place and lock_is_held(home, env=self._env) and self._env.exists(f"{home}/{LOCK_FILE}"):
+        self._is_beside = not in_place and lock_is_held(home, env=self._env) is True
+        if self._is_beside and self._env.exists(f"{home}/{LOCK_FILE}"):
             self.report.notes.append(f"{home} is open in another process: its log may go on meanwhile")
         report, done = self.report, self._runner.run("recover", self._recover, self._source.partitions)
         both = [(each, one) for each, one in zip(self._source.partitions, done, strict=True) if one is not None]
@@ -195,9 +197,10 @@ class _Recovery:
 
     def _recover(self, partition: SourcePartition, _attempt: str, count: Count) -> _Recovered | None:
         """Recovers one partition. If a broker removes or cuts files of it meanwhile, they are
-        listed and read again. Returns None if it deletes the partition."""
+        listed and read again; so they are if it writes to them, until two looks in a row have lost
+        the same. Returns None if it deletes the partition."""
         listed: SourcePartition | None = partition
-        notes, looks = list[str](), 0
+        notes, looks, lost_before = list[str](), 0, None
         while listed is not None:
             try:
                 with OutputFiles(self._env, sync=self._sync) as output:
@@ -205,10 +208,14 @@ class _Recovery:
                     one = self._write(listed, output, small, halved(count))
                     one.files = output.close()
                 one.notes[:0] = notes
-                return one
+                lost = {(each.path, each.start) for each in one.skipped if each.is_loss}
+                looks += 1
+                if not lost or not self._is_beside or lost == lost_before or looks == LOOKS_MAX:
+                    return one
+                lost_before = lost
             except (VanishedError, UnreadableError) as error:
                 looks += 1
-                if looks == LOOKS_MAX or not self._source.is_whole or not error.path.startswith(partition.directory):
+                if looks >= LOOKS_MAX or not self._source.is_whole or not error.path.startswith(partition.directory):
                     raise
             pause()
             self._env.remove_tree(self._staged(partition))

@@ -163,10 +163,14 @@ def _list(partition: SourcePartition, notes: list[str], env: Env) -> None:
 
 
 def _is_taken(path: str, name: str, env: Env) -> bool:
-    """Whether a name is a file's, or one of a .log, of which the scan says why it cannot be
-    read."""
+    """Whether a name is a file's, or one of a .log, of which the scan says why it cannot be read.
+    Raises `VanishedError` if nothing has the name any more."""
+    if env.is_file(path):
+        return True
+    if not env.exists(path) and not name.endswith(files.DELETED_SUFFIX):
+        raise VanishedError("removed since its directory was listed", path=path)
     parsed = parse_offset_file(name)
-    return env.is_file(path) or (parsed is not None and parsed[1] == files.LOG_SUFFIX and env.exists(path))
+    return parsed is not None and parsed[1] == files.LOG_SUFFIX
 
 
 def _size_bytes(path: str, env: Env) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from logdex import limits
-from logdex.errors import ProducerStateError, UnreadableError
+from logdex.errors import OffsetOrderError, OffsetOverflowError, ProducerStateError, UnreadableError, VanishedError
 from logdex.io.env import Env
 from logdex.io.mapped.byte_array import ByteArray
 from logdex.io.output_files import OutputFiles
@@ -48,6 +48,16 @@ class NewSegment:
     def size_bytes(self) -> int:
         """The size of its log in bytes."""
         return sum(piece.end - piece.start for piece in self.pieces)
+
+    @property
+    def next_offset(self) -> int:
+        """The offset behind its last batch."""
+        return self.pieces[-1].last_offset + 1 if self.pieces else self.base_offset
+
+    def changed(self) -> VanishedError:
+        """The error of a segment whose copy is not what was scanned."""
+        path = self.pieces[0].source.path if self.pieces else ""
+        return VanishedError("a broker replaced the segment while it was copied", path=path)
 
 
 def plan_segments(pieces: list[Piece], empty_base: int | None, env: Env) -> list[NewSegment]:
@@ -191,7 +201,12 @@ class PartitionWriter:
             except ProducerStateError as error:
                 self.notes.append(f"{path}: what the log tells of producers may not be all: {error}")
 
-        derived = derive_segment(path, base, self._interval, on_columns=take, env=self._env)
+        try:
+            derived = derive_segment(path, base, self._interval, on_columns=take, env=self._env)
+        except (OffsetOrderError, OffsetOverflowError) as error:
+            raise segment.changed() from error
+        if (derived.size_bytes, derived.next_offset) != (segment.size_bytes, segment.next_offset):
+            raise segment.changed()
         self._put(offset_file_name(base, INDEX_SUFFIX), derived.offset_index)
         self._put(offset_file_name(base, TIME_INDEX_SUFFIX), derived.time_index)
         if aborted:

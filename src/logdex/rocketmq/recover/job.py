@@ -66,7 +66,8 @@ def recover(
     kept under names with the date. Nothing is published before everything is written. If the run is
     killed meanwhile, `flags` end the command that `verify` prints to run it again. On `runner`,
     each CommitLog file is a task, to be read and to be written. If a broker removes or cuts files
-    meanwhile, everything is read again.
+    meanwhile, everything is read again; so it is if a broker writes to the store, until two looks
+    in a row have lost the same.
 
     Raises `UsageError` if the output is refused, or with `in_place` while a broker runs on the
     store; `EnvironmentProblem` without enough free space, and `StorageError` if a file cannot be
@@ -83,15 +84,22 @@ def recover(
         require_free_for(output, sizes, lambda used: _needed_bytes(sum(used), config), env)
     with staged_output(output, in_place=in_place, lock=lock, command=command, sync=sync, env=env) as staging:
         runner = LocalRunner(progress) if runner is None else runner
-        for look in range(LOOKS_MAX):
+        is_beside = not in_place and not env.is_file(root) and lock_is_held(StorePaths(root).lock, env=env)
+        lost_before: set[tuple[str, int]] | None = None
+        for look in range(1, LOOKS_MAX + 1):
             report = RecoverReport(notes=list(notes), assumed=list(config.assumed))
+            if is_beside:
+                report.notes.append(f"{root} is open in another process: its log may go on meanwhile")
             try:
                 with CommitLog.of_config(root, config, env=env) as log:
                     job = _Recovery(root, log, staging.directory, config, report, sync, runner, env)
                     names = job.run(in_place=in_place)
-                break
+                lost = {(each.path, each.start) for each in report.skipped if each.is_loss}
+                if not lost or not is_beside or lost == lost_before or look == LOOKS_MAX:
+                    break
+                lost_before = lost
             except (VanishedError, UnreadableError):  # a broker may have removed or cut a file
-                if in_place or look == LOOKS_MAX - 1:
+                if in_place or look == LOOKS_MAX:
                     raise
             pause()
             for name in env.list_dir(staging.directory):
@@ -133,8 +141,6 @@ class _Recovery:
         for the others; a file ``abort`` is set aside."""
         report, env = self._report, self._env
         is_store = not self._log.is_one_file
-        if is_store and not in_place and lock_is_held(StorePaths(self._root).lock, env=env):
-            report.notes.append(f"{self._root} is open in another process: its log may go on meanwhile")
         new = self._scan()
         self._runner.run("write", self._write_file, new.files)
         report.files = len(new.files)

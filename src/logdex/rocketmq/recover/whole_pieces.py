@@ -171,10 +171,10 @@ class LogScan:
         at = end.position
         with self._env.map_read(file.path) as mapped:
             data = LogBytes(mapped.array[: self._size], file.start_offset, data_end_of(file.path, at, self._env))
-            if end.is_zeros and mapped.array[at : at + BLANK.size_bytes].any():
-                return at  # a broker has written there since the scan came to it
             following = find_behind(data, at, self._named)
             is_zero = following is None and not _is_unreadable(end) and data.first_nonzero(at) is None
+            if end.is_zeros and mapped.array[at : at + BLANK.size_bytes].any():
+                return at  # a broker has written there since the scan came to it
             take_unreadable(mapped.array)  # the report tells of them
         size = min(data.size, self._size)
         scanned.drop(at, size if following is None else following, _why(end), is_zero=is_zero)

@@ -11,7 +11,9 @@ import pytest
 from logdex.errors import VanishedError
 from logdex.io.env import Env, ReadFile
 from logdex.jobs import look_again
+from logdex.kafka.batch.record import Record
 from logdex.kafka.files.checkpoints import TopicPartition, read_offset_checkpoint
+from logdex.kafka.log.log import Log
 from logdex.kafka.recover import recover
 from logdex.kafka.recover.report import RecoverReport
 from logdex.kafka.verify import verify
@@ -91,6 +93,83 @@ def test_segments_that_compaction_replaces_are_read_as_they_are_then(log_dir: Pa
     assert not report.lossy
     assert (output / f"{FIRST}.log").read_bytes() == whole
     assert names(output / PARTITION) == [Path(each).name for each in (FIRST, THIRD)]
+
+
+def test_a_swap_that_gets_its_name_behind_the_listing_is_read(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    with Log.open(directory) as log:
+        for number in range(10):
+            log.append(Record(b"k", b"%d" % number))
+        log.roll()
+        log.append(Record(b"k", b"last"))
+    first = directory / f"{0:020d}.log"
+    swap = first.rename(f"{first}.swap")
+
+    class Renaming(Env):
+        def is_file(self, path: str) -> bool:
+            if path == str(swap) and swap.exists():
+                swap.rename(first)
+            return super().is_file(path)
+
+    _, report = run(directory, tmp_path, Renaming())
+    assert (report.messages, report.lossy) == (11, False)
+
+
+def test_a_partition_that_is_deleted_behind_its_listing_is_left_out(log_dir: Path, tmp_path: Path) -> None:
+    class Deleting(Env):
+        def list_dir(self, path: str) -> list[str]:
+            names = super().list_dir(path)
+            if path == str(log_dir / PARTITION):
+                (log_dir / PARTITION).rename(log_dir / f"{PARTITION}.{'0' * 32}-delete")
+            return names
+
+    output, report = run(log_dir, tmp_path, Deleting())
+    assert (report.partitions, report.messages) == (1, 1)
+    assert not (output / PARTITION).exists()
+
+
+@pytest.mark.parametrize("replaced", [True, False], ids=["compacted", "cut and written again"])
+def test_a_segment_that_is_another_one_when_it_is_copied_is_read_again(replaced: bool, tmp_path: Path) -> None:
+    with Log.open(tmp_path / "t-0", cleanup_policy=("compact",)) as log:
+        log.append(Record(b"a", b"x" * 100))
+        log.append(Record(b"b", b"y" * 100))
+
+        def act() -> None:
+            if replaced:
+                log.append(Record(b"a", b"z" * 300))
+                log.roll()
+                log.append(Record(b"c", b""))
+                log.compact()
+            else:
+                log.truncate_to(1)
+                log.append(Record(b"d", b"z" * 5000))
+
+        _, report = run(tmp_path / "t-0", tmp_path, Beside(f"{0:020d}.log", act, 2))
+    assert (report.messages, report.lossy) == (3 if replaced else 2, False)
+
+
+def test_a_batch_that_is_half_written_at_the_first_look_is_no_loss(tmp_path: Path) -> None:
+    path = tmp_path / "t-0" / f"{0:020d}.log"
+    with Log.open(tmp_path / "t-0") as log:
+        log.append(Record(b"a", b"x" * 100))
+        end = path.stat().st_size
+        log.append(Record(b"b", b"y" * 8000))
+        whole = path.read_bytes()
+        os.truncate(path, end + 4096)
+        _, report = run(tmp_path / "t-0", tmp_path, Beside(path.name, lambda: path.write_bytes(whole), 2))
+    assert (report.messages, report.lossy) == (2, False)
+
+
+def test_a_torn_end_that_stays_is_a_loss_beside_a_writer(tmp_path: Path) -> None:
+    path = tmp_path / "t-0" / f"{0:020d}.log"
+    with Log.open(tmp_path / "t-0") as log:
+        log.append(Record(b"a", b"x" * 100))
+        log.append(Record(b"b", b"y" * 8000))
+        whole = path.read_bytes()
+        os.truncate(path, len(whole) - 1)
+        report = recover(tmp_path / "t-0", tmp_path / "out", CONFIG)
+        path.write_bytes(whole)
+    assert (report.messages, report.lossy) == (1, True)
 
 
 def test_a_log_that_is_cut_before_it_is_copied_is_read_again(log_dir: Path, tmp_path: Path) -> None:

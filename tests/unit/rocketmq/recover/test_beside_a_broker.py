@@ -5,17 +5,23 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from logdex.errors import StoreError, VanishedError
 from logdex.io.env import Env, ReadFile
+from logdex.io.process_lock import take_lock
 from logdex.jobs import look_again
-from logdex.rocketmq.recover import recover
+from logdex.rocketmq.message_store.message_store import MessageStore
+from logdex.rocketmq.message_store.put.message import Message
+from logdex.rocketmq.recover import recover, whole_pieces
+from logdex.rocketmq.scan.resume import find_behind
 from logdex.testing.store_builder import write_commit_log
 from tests.beside import Beside
-from tests.unit.rocketmq.recover.test_recover import clean, recovered, saved
+from tests.unit.rocketmq.recover.test_recover import clean, damage, recovered, saved
 from tests.unit.rocketmq.small_stores import CONFIG, FILE_SIZE, MESSAGES, build, message
 
 FIRST, SECOND = (f"commitlog/{number * FILE_SIZE:020d}" for number in (0, 1))
@@ -55,6 +61,43 @@ def test_messages_that_are_put_meanwhile_are_whole_or_not_there(number: int, roo
     assert kept == list(range(len(kept)))
     assert len(kept) >= 40
     assert clean(tmp_path / "out")
+
+
+@pytest.mark.parametrize("count", [1, 2, 9])
+def test_messages_that_are_put_while_the_end_is_looked_at(
+    count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Into the same file, and into the one that was made ahead."""
+    config = replace(CONFIG, mapped_file_size_commit_log=8192)
+    with MessageStore.open(tmp_path / "store", mapped_file_size_commit_log=8192, background=False) as store:
+
+        def put(count: int) -> None:
+            for _ in range(count):
+                assert store.put_message(Message("t", b"x" * 700, queue_id=0)).is_stored
+
+        put(8)
+        left = [count]
+
+        def find(*given: Any) -> int | None:
+            if left:
+                put(left.pop())
+            return find_behind(*given)
+
+        monkeypatch.setattr(whole_pieces, "find_behind", find)
+        report = recover(tmp_path / "store", tmp_path / "out", config, sync=False)
+    assert left == []
+    assert [each for each in report.skipped if each.is_loss] == []
+    assert report.messages == 8 + count
+
+
+def test_damage_that_stays_is_a_loss_beside_a_writer(root: Path, tmp_path: Path) -> None:
+    damage(root, 7)
+    (root / "lock").write_text("lock")
+    lock = take_lock(str(root / "lock"), env=Env())
+    with lock:  # type: ignore[union-attr]
+        report = recovered(root, tmp_path)
+    assert len([each for each in report.skipped if each.is_loss]) == 1
+    assert len([note for note in report.notes if "its log may go on meanwhile" in note]) == 1
 
 
 def test_a_file_that_is_cut_while_it_is_copied_is_read_again(root: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logdex.cli.output import emit, hint, human_time, note, shown
@@ -87,8 +88,8 @@ class MessagePrinter:
         prepare = self._with_bodies if self._decompress else None
         self._printer.printed += print_batches(scan, MESSAGES, self._rows, jobs, prepare)
 
-    def _with_bodies(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns rows with decompressed bodies, and as they are stored where that fails."""
+    def _with_bodies(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+        """Returns rows in parts, with decompressed bodies, or stored ones where that fails."""
         from logdex.rocketmq.columns.plain_bodies import decompressed
 
         return decompressed(batch, self._log.place_of, self._tell_body)

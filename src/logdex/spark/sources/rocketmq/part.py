@@ -50,9 +50,9 @@ class StorePart:
             except StopIteration as stopped:
                 end = stopped.value
                 break
-            if not self.raw_bodies and "body" in batch.schema.names:
-                batch = with_plain_bodies(batch, split.file, on_damage)
-            yield self.ranges.apply(batch) if self.ranges else batch
+            has_bodies = not self.raw_bodies and "body" in batch.schema.names
+            for part in with_plain_bodies(batch, split.file, on_damage) if has_bodies else (batch,):
+                yield self.ranges.apply(part) if self.ranges else part
         error = split.damage_at(end, self.store.sure_end)
         if error is None:
             return

@@ -1,0 +1,59 @@
+"""What a command prints reaches stdout as a whole, or the command says that it did not."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from logdex.kafka.batch.record import Record
+from logdex.kafka.log.log import Log
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log that is printed in bulk."""
+    directory = tmp_path_factory.mktemp("logs") / "t-0"
+    with Log.open(directory) as log:
+        for _ in range(6):
+            log.append([Record(b"k", b"x" * 100)] * 9_000)
+    return directory
+
+
+def printed(logs: Path, target: Path, *, unbuffered: bool, size_max: int) -> subprocess.CompletedProcess[bytes]:
+    """Runs `cat` into a file that can have `size_max` bytes."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size_max, size_max))
+
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1" if unbuffered else ""}
+    command = [sys.executable, "-m", "logdex", "cat", str(logs)]
+    with target.open("wb") as file:
+        return subprocess.run(
+            command, stdout=file, stderr=subprocess.PIPE, env=environment, preexec_fn=limit, check=False
+        )
+
+
+@pytest.mark.parametrize("unbuffered", [False, True])
+def test_a_full_disk_is_told(unbuffered: bool, logs: Path, tmp_path: Path) -> None:
+    whole = printed(logs, tmp_path / "whole", unbuffered=unbuffered, size_max=1 << 30)
+    size = (tmp_path / "whole").stat().st_size
+    assert (whole.returncode, size > 4 << 20) == (0, True)
+    for missing in (1, 100, size // 2):
+        cut = printed(logs, tmp_path / "cut", unbuffered=unbuffered, size_max=size - missing)
+        assert cut.returncode == 2
+        assert cut.stderr.splitlines()[-1].startswith(b"logdex: output: ")
+        assert b"Traceback" not in cut.stderr
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",), ("--limit", "9")], ids=["text", "JSON", "few"])
+def test_a_full_device_is_told_in_one_line(flags: tuple[str, ...], logs: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-m", "logdex", "cat", str(logs), *flags]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (2, b"logdex: output: no space left on device\n")
