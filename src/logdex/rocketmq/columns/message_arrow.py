@@ -75,7 +75,7 @@ def _row(message: StoredMessage, physical_offset: int) -> tuple[Any, ...]:
         message.prepared_transaction_offset,
         message.body_crc,
         message.body,
-        [*{to_text(name): to_text(value) for name, value in message.properties.items()}.items()],
+        [(to_text(name), to_text(value)) for name, value in message.properties.items()],
         None if tags is None else to_text(tags),
         [to_text(key) for key in message.keys],
         None if unique_key is None else to_text(unique_key),

@@ -234,8 +234,9 @@ def _plain_properties(raws: pa.Array, rows: Int64s) -> pa.Array:
     plain = []
     for row in rows.tolist():
         parsed = parse_properties(raws[row].as_py())
-        texts = {to_text(name).encode(): to_text(value).encode() for name, value in parsed.items()}
-        plain.append(format_properties(texts.items()))
+        plain.append(
+            format_properties((to_text(name).encode(), to_text(value).encode()) for name, value in parsed.items())
+        )
     return pa.array([*plain, bytes(kernel.SLACK)], pa.binary())
 
 
