@@ -24,10 +24,10 @@ _DUMP_VERSION = "3.9.2"
 
 def printing(data: Path, repeats: int, records: int = RECORDS, name: str = "100b") -> Iterator[Row]:
     """Prints a Kafka log and a RocketMQ store, with --json and as text, to /dev/null."""
-    log = kafka_data.ensure(data / "print", "none", records) / kafka_data.LOG_NAME
+    log = kafka_data.ensure(data / f"print-{records}", "none", records) / kafka_data.LOG_NAME
     dumped = (
         None
-        if (dump := _dump_command(log, data / "print" / "jars")) is None
+        if (dump := _dump_command(log, data / f"print-{records}" / "jars")) is None
         else records / min(timed(lambda: _run(dump), 2))
     )
     for flags in (["--json"], []):
