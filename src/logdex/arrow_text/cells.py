@@ -76,6 +76,13 @@ def offsets_of(array: pa.Array) -> Int64s:
     return offsets.astype(np.int64)
 
 
+def elements_of(array: pa.Array, column: pa.Array) -> pa.Array:
+    """Returns the elements of the lists of an array, without those of lists before and behind it
+    that share their `column`."""
+    offsets = offsets_of(array)
+    return column.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+
+
 def address_of(array: pa.Array) -> int:
     """Returns where the bytes of texts begin."""
     data = array.buffers()[2]
@@ -104,10 +111,11 @@ def dictionary_cells(array: pa.DictionaryArray, cells_of: Callable[[pa.Array], C
 
 
 def list_cells(array: pa.Array, cells: Cells, around: tuple[str, str, str], *, empty_is_nothing: bool = False) -> Cells:
-    """Returns lists of the cells of `array.values`, whose parts before the first list and behind
-    the last are not used. `around` are what opens, parts and closes a list."""
+    """Returns lists of the cells of an array's elements. `around` are what opens, parts and closes
+    a list."""
     offsets, ends = offsets_of(array), np.empty(len(array), np.int64)
-    count = int(offsets[-1] - offsets[0])
+    offsets -= offsets[0]
+    count = int(offsets[-1])
     size = int(cells.ends[-1]) if len(cells.ends) else 0
     opening, separator, closing = map(literal, around)
     ends_size = len(opening) + len(closing) + len(_NULL)

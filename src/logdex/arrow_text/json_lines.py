@@ -18,6 +18,7 @@ from logdex.arrow_text.cells import (
     Text,
     address_of,
     dictionary_cells,
+    elements_of,
     int_cells,
     join,
     lines,
@@ -97,13 +98,14 @@ def _cells(array: pa.Array) -> Cells:
     if pa.types.is_boolean(kind):
         return Cells(*_booleans(), array.cast(pa.int64()).to_numpy(zero_copy_only=False))
     if pa.types.is_map(kind):
-        return list_cells(array, _pairs(array.keys, _cells(array.keys), array.items, ("", ": ", "")), ("{", ", ", "}"))
+        names, values = elements_of(array, array.keys), elements_of(array, array.items)
+        return list_cells(array, _pairs(names, _cells(names), values, ("", ": ", "")), ("{", ", ", "}"))
     if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
-        names, values = array.values.flatten()
+        names, values = elements_of(array, array.values).flatten()
         pairs = _pairs(names, _text_cells(names, kernels.INVALID_IS_ESCAPED), values, _LIST)
         return list_cells(array, pairs, _LIST)
     assert pa.types.is_list(kind), kind
-    return list_cells(array, _cells(array.values), _LIST)
+    return list_cells(array, _cells(elements_of(array, array.values)), _LIST)
 
 
 def _pairs(names: pa.Array, name_cells: Cells, values: pa.Array, around: tuple[str, str, str]) -> Cells:

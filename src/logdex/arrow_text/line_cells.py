@@ -7,7 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from logdex.arrow_text.cells import Cells, address_of, dictionary_cells, join, list_cells, literal, offsets_of, valid_of
+from logdex.arrow_text.cells import (
+    Cells,
+    address_of,
+    dictionary_cells,
+    elements_of,
+    join,
+    list_cells,
+    literal,
+    offsets_of,
+    valid_of,
+)
 from logdex.kernels.common import line_text as kernels
 from logdex.kernels.common.cells import Int64s
 
@@ -42,12 +52,13 @@ def shown_cells(array: pa.Array, *, prefix: str = "", null: str = "", chars_max:
 
 def shown_list_cells(array: pa.Array, prefix: str, separator: str) -> Cells:
     """Returns lists of texts behind `prefix`; nothing for an empty list."""
-    return list_cells(array, shown_cells(array.values), (prefix, separator, ""), empty_is_nothing=True)
+    texts = shown_cells(elements_of(array, array.values))
+    return list_cells(array, texts, (prefix, separator, ""), empty_is_nothing=True)
 
 
 def shown_pair_cells(array: pa.Array, around: tuple[str, str, str], null: str) -> Cells:
     """Returns lists of pairs, a name and a value, of which each is between the texts `around`."""
-    names, values = array.values.flatten()
+    names, values = elements_of(array, array.values).flatten()
     pairs = join(around, [shown_cells(names), shown_cells(values, null=null)], len(names))
     return list_cells(array, pairs, ("", "", ""), empty_is_nothing=True)
 
@@ -62,4 +73,4 @@ def time_cells(array: pa.Array, *, negative_is_none: bool = False) -> Cells:
 def choice_cells(texts: Sequence[str], numbers: Int64s) -> Cells:
     """Returns for each row the text with its number."""
     ends = np.cumsum([len(text.encode()) for text in texts], dtype=np.int64)
-    return Cells(literal("".join(texts) or " "), ends, numbers)
+    return Cells(np.frombuffer("".join(texts).encode() or b" ", np.uint8), ends, numbers)
