@@ -153,7 +153,8 @@ class _Recovery:
         self._sync = sync
         self._runner = runner
         self._env = env
-        self._is_beside = False
+        self._looks_max = 1
+        """How often a partition is looked at that has lost something."""
         self._intervals: dict[str, IndexInterval] = {}
 
     def infer_intervals(self) -> None:
@@ -170,8 +171,9 @@ class _Recovery:
         """Recovers all partitions and writes the small files of the log directory."""
         home = self._source.home
         # In place this job holds the lock itself.
-        self._is_beside = not in_place and lock_is_held(home, env=self._env) is True
-        if self._is_beside and self._env.exists(f"{home}/{LOCK_FILE}"):
+        is_beside = not in_place and lock_is_held(home, env=self._env) is True
+        self._looks_max = LOOKS_MAX if is_beside and self._source.is_whole else 1
+        if is_beside and self._env.exists(f"{home}/{LOCK_FILE}"):
             self.report.notes.append(f"{home} is open in another process: its log may go on meanwhile")
         report, done = self.report, self._runner.run("recover", self._recover, self._source.partitions)
         both = [(each, one) for each, one in zip(self._source.partitions, done, strict=True) if one is not None]
@@ -210,7 +212,7 @@ class _Recovery:
                 one.notes[:0] = notes
                 lost = {(each.path, each.start) for each in one.skipped if each.is_loss}
                 looks += 1
-                if not lost or not self._is_beside or lost == lost_before or looks == LOOKS_MAX:
+                if not lost or lost == lost_before or looks >= self._looks_max:
                     return one
                 lost_before = lost
             except (VanishedError, UnreadableError) as error:

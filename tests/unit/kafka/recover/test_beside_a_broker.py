@@ -172,6 +172,20 @@ def test_a_torn_end_that_stays_is_a_loss_beside_a_writer(tmp_path: Path) -> None
     assert (report.messages, report.lossy) == (1, True)
 
 
+def test_one_segment_stays_one_beside_a_writer(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "t-0") as log:
+        for number in range(3):
+            log.append(Record(b"a", b"%d" % number))
+            log.roll()
+        first = tmp_path / "t-0" / f"{0:020d}.log"
+        whole = first.read_bytes()
+        first.write_bytes(whole[:-1])
+        report = recover(first, tmp_path / "out", CONFIG)
+        first.write_bytes(whole)
+    assert (report.messages, report.lossy) == (0, True)
+    assert names(tmp_path / "out") == [first.stem]
+
+
 def test_a_log_that_is_cut_before_it_is_copied_is_read_again(log_dir: Path, tmp_path: Path) -> None:
     path = log_dir / f"{THIRD}.log"
     size = path.stat().st_size
