@@ -8,6 +8,11 @@ written, and is whole a moment later.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from logdex.jobs.reports import SkippedBytes
 
 PAUSE_S = 0.02
 """The seconds that a reader gives a running broker to finish what it is writing."""
@@ -19,3 +24,26 @@ LOOKS_MAX = 20
 def pause(share: float = 1.0) -> None:
     """Waits `PAUSE_S` times `share`: less where there may be many looks, more where few."""
     time.sleep(PAUSE_S * share)
+
+
+class Looks:
+    """Counts the looks of a recovery at files that somebody may be writing, and says which one is
+    the last."""
+
+    def __init__(self, *, is_beside: bool) -> None:
+        """With `is_beside`, somebody is writing."""
+        self._is_beside = is_beside
+        self._count = 0
+        self._lost: set[tuple[str, int]] | None = None
+
+    def settles(self, skipped: Iterable[SkippedBytes]) -> bool:
+        """Whether a look that came to its end is the last one: nothing is lost, or nobody is
+        writing, or the look before has lost the same."""
+        lost = {(each.path, each.start) for each in skipped if each.is_loss}
+        is_same, self._lost = lost == self._lost, lost
+        return self.fails() or not lost or not self._is_beside or is_same
+
+    def fails(self) -> bool:
+        """Whether a look that was broken off, because files went away, is the last one."""
+        self._count += 1
+        return self._count >= LOOKS_MAX

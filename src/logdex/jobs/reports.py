@@ -63,6 +63,10 @@ class SkippedBytes(Protocol):
     """Bytes [start, end) of a file of a log that are not in the recovered log."""
 
     @property
+    def path(self) -> str:
+        """The file."""
+
+    @property
     def start(self) -> int:
         """The position of the first byte in the file."""
 

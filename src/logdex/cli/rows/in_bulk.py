@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from logdex.cli.rows.row_options import RowOptions, Values
 from logdex.cli.rows.shape import RowShape
@@ -15,6 +15,8 @@ from logdex.jobs.tasks import in_order
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from logdex.frames.scan_frames import ScanFrames
 
     LinesOf = Callable[[pa.RecordBatch], Iterator[memoryview]]
     Prepare = Callable[[pa.RecordBatch], Iterable[pa.RecordBatch]]
@@ -30,17 +32,6 @@ _PART_ROWS = 8_192
 """The text of so many rows is made by one thread, and held until it is printed."""
 
 
-class ArrowSource(Protocol):
-    """A scan of either format."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The schema of all columns."""
-
-    def arrow_reader(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
-        """Returns some columns, or all."""
-
-
 def is_bulk(options: RowOptions, limit: int | None, size_bytes: int) -> bool:
     """Whether rows are printed as plain lines or JSON objects, and there may be many of them in
     logs of `size_bytes`."""
@@ -52,7 +43,7 @@ def is_bulk(options: RowOptions, limit: int | None, size_bytes: int) -> bool:
 
 
 def print_batches(
-    scan: ArrowSource, shape: RowShape[Any], options: RowOptions, jobs: int, prepare: Prepare | None = None
+    scan: ScanFrames, shape: RowShape[Any], options: RowOptions, jobs: int, prepare: Prepare | None = None
 ) -> int:
     """Prints all rows of a scan, whose batches `prepare` may change and divide. Their text is made
     in `jobs` threads. Returns how many there are."""
@@ -82,7 +73,7 @@ def _whole_writes() -> Iterator[Callable[[memoryview], object]]:
         buffer.detach()  # after a flush
 
 
-def _json_lines(scan: ArrowSource, shape: RowShape[Any]) -> tuple[LinesOf, None]:
+def _json_lines(scan: ScanFrames, shape: RowShape[Any]) -> tuple[LinesOf, None]:
     from logdex.arrow_text.json_lines import JsonLines
 
     return JsonLines(scan.schema, tuple(shape.contents)).lines, None

@@ -18,7 +18,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.output_files import OutputFiles
 from logdex.io.path_look import StrPath
 from logdex.jobs.free_space import require_free_for
-from logdex.jobs.look_again import LOOKS_MAX, pause
+from logdex.jobs.look_again import Looks, pause
 from logdex.jobs.publication import Names
 from logdex.jobs.reports import Progress
 from logdex.jobs.tasks import Count, LocalRunner, Runner, halved
@@ -153,8 +153,7 @@ class _Recovery:
         self._sync = sync
         self._runner = runner
         self._env = env
-        self._looks_max = 1
-        """How often a partition is looked at that has lost something."""
+        self._is_beside = False
         self._intervals: dict[str, IndexInterval] = {}
 
     def infer_intervals(self) -> None:
@@ -172,7 +171,7 @@ class _Recovery:
         home = self._source.home
         # In place this job holds the lock itself.
         is_beside = not in_place and lock_is_held(home, env=self._env) is True
-        self._looks_max = LOOKS_MAX if is_beside and self._source.is_whole else 1
+        self._is_beside = is_beside and self._source.is_whole
         if is_beside and self._env.exists(f"{home}/{LOCK_FILE}"):
             self.report.notes.append(f"{home} is open in another process: its log may go on meanwhile")
         report, done = self.report, self._runner.run("recover", self._recover, self._source.partitions)
@@ -202,7 +201,7 @@ class _Recovery:
         listed and read again; so they are if it writes to them, until two looks in a row have lost
         the same. Returns None if it deletes the partition."""
         listed: SourcePartition | None = partition
-        notes, looks, lost_before = list[str](), 0, None
+        notes, looks = list[str](), Looks(is_beside=self._is_beside)
         while listed is not None:
             try:
                 with OutputFiles(self._env, sync=self._sync) as output:
@@ -210,14 +209,10 @@ class _Recovery:
                     one = self._write(listed, output, small, halved(count))
                     one.files = output.close()
                 one.notes[:0] = notes
-                lost = {(each.path, each.start) for each in one.skipped if each.is_loss}
-                looks += 1
-                if not lost or lost == lost_before or looks >= self._looks_max:
+                if looks.settles(one.skipped):
                     return one
-                lost_before = lost
             except (VanishedError, UnreadableError) as error:
-                looks += 1
-                if looks >= LOOKS_MAX or not self._source.is_whole or not error.path.startswith(partition.directory):
+                if looks.fails() or not self._source.is_whole or not error.path.startswith(partition.directory):
                     raise
             pause()
             self._env.remove_tree(self._staged(partition))

@@ -14,7 +14,7 @@ from logdex.errors import StoreError, UsageError, VanishedError
 from logdex.io.env import Env
 from logdex.jobs import output as outputs
 from logdex.jobs.journal import LOCK_NAME
-from logdex.jobs.look_again import LOOKS_MAX, pause
+from logdex.jobs.look_again import Looks, pause
 from logdex.kafka.directory.leftovers import covered_offsets, first_cleaned_offset
 from logdex.kafka.directory.log_dir import KafkaLogDir
 from logdex.kafka.directory.partition_files import home_of, partition_directory
@@ -113,21 +113,20 @@ def list_partition(partition: SourcePartition, env: Env) -> tuple[SourcePartitio
     """Lists the files of a partition, again if a broker has removed some meanwhile. Returns None in
     place of a log directory's partition that was deleted, and notes for the report. Raises
     `VanishedError` if files are removed again and again, or a lone partition was deleted."""
-    for look in range(LOOKS_MAX):
+    looks = Looks(is_beside=True)
+    while True:
         found, notes = replace(partition, logs=[], copied=[], missing=[]), list[str]()
         try:
             _list(found, notes, env)
+            return found, notes
         except VanishedError:
             if not env.exists(partition.directory):
                 if not partition.folder:
                     raise VanishedError("the partition was removed meanwhile", path=partition.directory) from None
                 return None, [f"{partition.directory}: deleted by the broker meanwhile"]
-            if look == LOOKS_MAX - 1:
+            if looks.fails():
                 raise
-            pause()
-            continue
-        break
-    return found, notes
+        pause()
 
 
 def _list(partition: SourcePartition, notes: list[str], env: Env) -> None:

@@ -18,7 +18,7 @@ from logdex.io.output_files import OutputFiles
 from logdex.io.path_look import StrPath
 from logdex.io.process_lock import lock_is_held
 from logdex.jobs.free_space import require_free_for, used_bytes
-from logdex.jobs.look_again import LOOKS_MAX, pause
+from logdex.jobs.look_again import Looks, pause
 from logdex.jobs.output import command_line, staged_output
 from logdex.jobs.publication import Names
 from logdex.jobs.reports import Progress
@@ -84,9 +84,9 @@ def recover(
         require_free_for(output, sizes, lambda used: _needed_bytes(sum(used), config), env)
     with staged_output(output, in_place=in_place, lock=lock, command=command, sync=sync, env=env) as staging:
         runner = LocalRunner(progress) if runner is None else runner
-        is_beside = not in_place and not env.is_file(root) and lock_is_held(StorePaths(root).lock, env=env)
-        lost_before: set[tuple[str, int]] | None = None
-        for look in range(1, LOOKS_MAX + 1):
+        is_beside = not in_place and not env.is_file(root) and lock_is_held(StorePaths(root).lock, env=env) is True
+        looks = Looks(is_beside=is_beside)
+        while True:
             report = RecoverReport(notes=list(notes), assumed=list(config.assumed))
             if is_beside:
                 report.notes.append(f"{root} is open in another process: its log may go on meanwhile")
@@ -94,12 +94,10 @@ def recover(
                 with CommitLog.of_config(root, config, env=env) as log:
                     job = _Recovery(root, log, staging.directory, config, report, sync, runner, env)
                     names = job.run(in_place=in_place)
-                lost = {(each.path, each.start) for each in report.skipped if each.is_loss}
-                if not lost or not is_beside or lost == lost_before or look == LOOKS_MAX:
+                if looks.settles(report.skipped):
                     break
-                lost_before = lost
             except (VanishedError, UnreadableError):  # a broker may have removed or cut a file
-                if in_place or look == LOOKS_MAX:
+                if looks.fails() or in_place:
                     raise
             pause()
             for name in env.list_dir(staging.directory):
