@@ -6,10 +6,14 @@ import os
 import resource
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
+import typer
 
+from logdex.cli.app import errors_told
+from logdex.errors import UsageError
 from logdex.kafka.batch.record import Record
 from logdex.kafka.log.log import Log
 
@@ -57,3 +61,36 @@ def test_a_full_device_is_told_in_one_line(flags: tuple[str, ...], logs: Path) -
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=environment, check=False)
     assert (done.returncode, done.stderr) == (2, b"logdex: output: no space left on device\n")
+
+
+@pytest.mark.parametrize("arguments", ["--help", "info LOGS", "cat LOGS --limit 9"])
+@pytest.mark.parametrize("stdout", [">&-", ">/dev/full"])
+def test_a_stdout_that_takes_nothing_is_told_in_one_line(arguments: str, stdout: str, logs: Path) -> None:
+    command = f"{sys.executable} -m logdex {arguments.replace('LOGS', str(logs))} {stdout}"
+    done = subprocess.run(command, shell=True, capture_output=True, check=False)
+    reason = b"bad file descriptor" if stdout == ">&-" else b"no space left on device"
+    assert (done.returncode, done.stdout, done.stderr) == (2, b"", b"logdex: output: " + reason + b"\n")
+
+
+def test_an_error_is_told_where_stdout_takes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with Path("/dev/full").open("w") as full, redirect_stdout(full):
+        full.write("a row")
+        with pytest.raises(typer.Exit) as ended, errors_told():
+            raise UsageError("a reason")
+    assert (ended.value.exit_code, capsys.readouterr().err) == (2, "logdex: a reason\n")
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "<&- 2>&-"])
+def test_closed_stdin_and_stderr_change_no_output(closed: str, logs: Path) -> None:
+    command = f"{sys.executable} -m logdex cat {logs} --limit 9"
+    whole = subprocess.run(command, shell=True, capture_output=True, check=True)
+    done = subprocess.run(f"{command} {closed}", shell=True, capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (0, whole.stdout)
+
+
+def test_no_file_takes_the_descriptor_of_a_closed_stream(logs: Path, tmp_path: Path) -> None:
+    rebuilt = tmp_path / "rebuilt"
+    command = f"{sys.executable} -m logdex rebuild {logs} --output {rebuilt} --json >&- 2>&-"
+    done = subprocess.run(command, shell=True, check=False)
+    assert done.returncode == 2  # the report could not be printed
+    assert all(b"{" not in file.read_bytes() for file in rebuilt.rglob("*index"))

@@ -6,6 +6,8 @@ import signal
 import sys
 import threading
 
+from logdex.cli.standard_streams import open_closed_streams
+
 INTERRUPTED = 130
 
 
@@ -15,6 +17,7 @@ def main() -> None:
     Ctrl-C is ignored once the command has ended. Python gives the signal its default action while
     it shuts down, so the process would end by the signal instead of with that code.
     """
+    open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # no errors on other terminals

@@ -11,7 +11,8 @@ import shlex
 import shutil
 import sys
 import traceback
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +21,7 @@ from typer.core import TyperGroup
 import logdex
 from logdex.cli.completing import COMPLETE_VARIABLE
 from logdex.cli.output import begin, fail
+from logdex.cli.standard_streams import drop_output, flush_or_drop_output
 from logdex.errors import LogdexError
 
 DEBUG_VARIABLE = "LOGDEX_DEBUG"
@@ -31,47 +33,48 @@ DONE_BUT_LOSSY = 3
 class _Commands(TyperGroup):
     """Prints the error of any command as one line on stderr, and maps it to an exit code."""
 
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Parses the command line. `--help` and `--version` are printed here."""
+        with errors_told():
+            return super().make_context(info_name, args, parent, **extra)
+
     def invoke(self, ctx: Any) -> Any:
         """Runs the command line."""
         begin()
-        try:
+        with errors_told():
             result = super().invoke(ctx)
             sys.stdout.flush()
-        except LogdexError as error:
-            _show_traceback()
-            fail(error.message, error.hint)
-            raise typer.Exit(error.exit_code) from error
-        except BrokenPipeError as error:
-            _drop_output()  # its reader closed the pipe
-            raise typer.Exit(0) from error
-        except OSError as error:
-            _show_traceback()
-            _flush_or_drop_output()
-            fail(f"{error.filename or 'output'}: {(error.strerror or str(error)).lower()}", None)
-            raise typer.Exit(CANNOT_RUN) from error
-        except Exception as error:
-            if type(error).__module__.startswith(("typer.", "click.")):  # their own exceptions
-                raise
-            _show_traceback()
-            fail(
-                f"unexpected {type(error).__name__}: {error}",
-                f"this is a bug: please report it with what {DEBUG_VARIABLE}=1 shows",
-            )
-            raise typer.Exit(CANNOT_RUN) from error
-        return result
+            return result
 
 
-def _flush_or_drop_output() -> None:
+@contextmanager
+def errors_told() -> Iterator[None]:
+    """Prints what is raised inside, and raises `typer.Exit` with the exit code of it."""
     try:
-        sys.stdout.flush()
-    except OSError:
-        _drop_output()
-
-
-def _drop_output() -> None:
-    """Drops what stdout still buffers and cannot write. Python flushes it again at exit."""
-    with suppress(OSError):  # stdout may be no file
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        yield
+    except LogdexError as error:
+        _show_traceback()
+        flush_or_drop_output()
+        fail(error.message, error.hint)
+        raise typer.Exit(error.exit_code) from error
+    except BrokenPipeError as error:
+        drop_output()  # its reader closed the pipe
+        raise typer.Exit(0) from error
+    except OSError as error:
+        _show_traceback()
+        flush_or_drop_output()
+        fail(f"{error.filename or 'output'}: {(error.strerror or str(error)).lower()}", None)
+        raise typer.Exit(CANNOT_RUN) from error
+    except Exception as error:
+        if type(error).__module__.startswith(("typer.", "click.")):  # their own exceptions
+            raise
+        _show_traceback()
+        flush_or_drop_output()
+        fail(
+            f"unexpected {type(error).__name__}: {error}",
+            f"this is a bug: please report it with what {DEBUG_VARIABLE}=1 shows",
+        )
+        raise typer.Exit(CANNOT_RUN) from error
 
 
 def _show_traceback() -> None:
