@@ -11,7 +11,7 @@ import posixpath
 import time
 from typing import NamedTuple
 
-from logdex.errors import LogdexError, NotAStoreError, StorageError
+from logdex.errors import LogdexError, NotAStoreError, StorageError, VanishedError
 from logdex.io.env import Env
 from logdex.io.open_files import OpenFiles
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
@@ -90,16 +90,31 @@ def open_segments(found: KafkaPath, config: LogConfig, env: Env, open_files: Ope
     segments: list[LogSegment] = []
     try:
         for base_offset in bases:
-            try:
-                segments.append(LogSegment(directory, base_offset, config, env=env, open_files=open_files))
-            except StorageError as error:
-                if env.exists(error.path):
-                    raise
+            segment = _open_segment(directory, base_offset, config, env, open_files)
+            if segment is not None:
+                segments.append(segment)
     except BaseException:
         for segment in segments:
             segment.close()
         raise
     return segments
+
+
+def _open_segment(
+    directory: str, base_offset: int, config: LogConfig, env: Env, open_files: OpenFiles
+) -> LogSegment | None:
+    """Returns a segment, or None if it has been removed since the directory was listed. A broker
+    that compacts removes a .log before its new one gets the name, so one that is there again is
+    opened again."""
+    for _ in range(_SWAP_LOOKS_MAX):
+        try:
+            return LogSegment(directory, base_offset, config, env=env, open_files=open_files)
+        except StorageError as error:
+            if not env.exists(error.path):
+                return None
+            if not isinstance(error, VanishedError):
+                raise
+    return LogSegment(directory, base_offset, config, env=env, open_files=open_files)
 
 
 def _names_after_swap(directory: str, env: Env) -> list[str]:

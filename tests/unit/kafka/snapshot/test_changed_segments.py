@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 import logdex
-from logdex.errors import OffsetOutOfRangeError
-from logdex.io.env import DEFAULT_ENV
+from logdex.errors import OffsetOutOfRangeError, VanishedError
+from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.files import ReadFile
 from logdex.kafka.batch.record import Record
 from logdex.kafka.directory.recognise import require_kafka
 from logdex.kafka.log.log import Log
@@ -144,6 +145,33 @@ def test_an_abandoned_swap_is_not_waited_for_long(tmp_path: Path) -> None:
     (path / "00000000000000000003.log.swap").touch()
     with PartitionSnapshot(path) as snapshot:
         assert len(list(snapshot.scan())) == 5
+
+
+class _SwappingEnv(Env):
+    """An Env beside a compaction that gives a segment its name between a reader's failed opening of
+    it and the reader's next call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.missing = {1, 3, 4}
+        self._count = 0
+
+    def open_read(self, path: str) -> ReadFile:
+        """Misses some of the .log files, which are there."""
+        if path.endswith(".log"):
+            self._count += 1
+            if self._count in self.missing:
+                raise VanishedError("no such file or directory", path=path)
+        return super().open_read(path)
+
+
+def test_a_segment_that_comes_back_while_it_is_opened(tmp_path: Path) -> None:
+    path = tmp_path / "events-0"
+    with Log.open(path, CONFIG) as log:
+        put(log, 60)
+    with PartitionSnapshot(path, env=_SwappingEnv()) as snapshot:
+        assert len(snapshot.segments) == len(list(path.glob("*.log"))) > 3
+        assert [record.offset for record in snapshot.scan()][:3] == [0, 1, 2]
 
 
 @pytest.fixture
