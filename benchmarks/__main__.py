@@ -18,7 +18,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedCo
 from rich.table import Table
 
 from benchmarks import (
-    checking,
     kafka_local,
     kafka_lookups,
     kafka_others,
@@ -35,6 +34,8 @@ from benchmarks import (
     rocketmq_spark,
     spark_sources,
     sql_queries,
+    two_threads,
+    verify,
 )
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -56,8 +57,8 @@ def suites(data: Path, repeats: int) -> dict[str, Callable[[], Iterable[dict[str
         "process-4g": lambda: [rocketmq_local.rebuild_whole_process("4g", data, repeats)],
         "spark-4g": lambda: rocketmq_spark.rebuild_on_spark(["4g"], data, repeats),
         "spark-8g": lambda: rocketmq_spark.rebuild_on_spark(["8g"], data, repeats),
-        "verify": lambda: checking.verifying(data, repeats),
-        "jobs": lambda: checking.two_threads(data, repeats),
+        "verify": lambda: verify.verifying(data, repeats),
+        "jobs": lambda: two_threads.rebuilding(data, repeats),
         "print": lambda: printing.printing(data, repeats),
         "sql": lambda: sql_queries.queries(data, repeats),
         "sql-8g": lambda: sql_queries.queries(data, repeats, "8g"),

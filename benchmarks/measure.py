@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+Work = Callable[[], object]
+
 
 def timed(call: Callable[[], object], repeats: int, between: Callable[[], object] = lambda: None) -> list[float]:
     """The seconds of each of `repeats` runs; `between` is called before each, uncounted."""
@@ -69,6 +71,22 @@ class Rates:
         """Median and best by the clock, median by CPU time, in `unit` per second."""
         figures = {"median": self.median, "best": max(self.wall), "on_core": statistics.median(self.on_core)}
         return {name: round(value / unit, 3) for name, value in figures.items()}
+
+
+def in_turns(
+    what: str, ours: Work, other: Work, repeats: int, bar: float, fresh: Work = lambda: None
+) -> dict[str, Any]:
+    """Measures two kinds of work in turns. The ratio is how many times as fast ours is, of the best
+    runs."""
+    mine, theirs = list[float](), list[float]()
+    for number in range(repeats + 1):
+        found = timed(ours, 1, fresh), timed(other, 1, fresh)
+        if number:  # the first ones fill caches
+            mine += found[0]
+            theirs += found[1]
+    ratio = round(min(theirs) / min(mine), 2)
+    row = {"what": what, **summary(mine), "other_best_s": round(min(theirs), 4), "ratio": ratio}
+    return row | {"bar": bar, "met": "yes" if ratio >= bar else "NO"}
 
 
 def judged(row: dict[str, Any], name: str, value: float, bar: float, *, at_most: bool = False) -> dict[str, Any]:

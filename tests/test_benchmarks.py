@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks import (
-    checking,
     kafka_data,
     kafka_local,
     kafka_lookups,
@@ -22,6 +21,8 @@ from benchmarks import (
     rocketmq_put,
     spark_sources,
     stores,
+    two_threads,
+    verify,
 )
 from benchmarks.__main__ import expand
 from benchmarks.measure import Rates
@@ -165,7 +166,7 @@ def test_verify_is_measured_against_the_same_bytes(tmp_path: Path, monkeypatch: 
         monkeypatch.setitem(stores.SPECS, name, stores.StoreSpec(name, 2_000, 100))
         root = stores.ensure(stores.SPECS[name], tmp_path)
         rebuild(str(root), str(root), StoreConfig(), in_place=True, sync=False)
-    rows = [*checking.verifying(tmp_path, 1, RECORDS), *checking.two_threads(tmp_path, 1, "1k", RECORDS)]
+    rows = [*verify.verifying(tmp_path, 1, RECORDS), *two_threads.rebuilding(tmp_path, 1, "1k", RECORDS)]
     assert [row["what"].split()[:2] for row in rows] == [
         *(["verify", "100b"], ["verify", "1k"], ["verify", "Kafka"], ["verify", "Kafka"]),
         *(["rebuild", "1k"], ["rebuild", "16"]),

@@ -15,7 +15,6 @@ from typing import Any
 
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
-from logdex.jobs.free_space import require_free_for
 from logdex.jobs.look_again import LOOKS_MAX
 from logdex.jobs.reports import Progress
 from logdex.jobs.tasks import LocalRunner, Runner, group_parts
@@ -27,10 +26,10 @@ from logdex.kafka.rebuild.publish import SEGMENTS_DIR, STATES_DIR, assemble
 from logdex.kafka.rebuild.report import KafkaRebuildReport
 from logdex.kafka.rebuild.segment import RebuildSettings, SegmentDone, derive_segments
 from logdex.kafka.rebuild.source import RebuildSource, SourceSegment, check_output, find_source
+from logdex.kafka.rebuild.space import require_space
 from logdex.kafka.rebuild.state import StateDone, StateTask, derive_states, kept_by_recovery
 from logdex.kafka.segment.index_interval import describe_intervals, index_intervals
 from logdex.kafka.settings.log_config import LogConfig
-from logdex.layout.kafka import RECORD_BATCH
 
 TASK_SIZE_BYTES_MIN, TASK_SIZE_BYTES_MAX = 16 << 20, 1 << 30
 STATE_TASKS_A_CORE = 4
@@ -124,19 +123,6 @@ def rebuild_on(
     report.tasks = runner.tasks if engine != "local" or runner.cores > 1 else 1
     report.seconds = work_seconds() - started
     return report
-
-
-def require_space(output: str, source: RebuildSource, settings: RebuildSettings, env: Env) -> None:
-    """Raises `EnvironmentProblem` unless there seems to be space for what a rebuild writes, stage
-    files included."""
-    segments = source.segments
-
-    def needed(sizes: list[int]) -> int:
-        steps = (max(segment.index_interval_bytes, RECORD_BATCH.size_bytes) for segment in segments)
-        entries = sum(size // step for size, step in zip(sizes, steps, strict=True))
-        return entries * 40 + (sum(sizes) // 4 if settings.key_index else 0) + len(sizes) * (16 << 10)
-
-    require_free_for(output, [(segment.path, segment.size_bytes) for segment in segments], needed, env)
 
 
 def _set_intervals(source: RebuildSource, settings: RebuildSettings, env: Env) -> tuple[list[str], list[str]]:

@@ -37,7 +37,8 @@ from logdex.rocketmq.rebuild.parts import (
 )
 from logdex.rocketmq.rebuild.publish import Outputs, complete_output
 from logdex.rocketmq.rebuild.report import RebuildReport
-from logdex.rocketmq.rebuild.source import check_output, require_space, settle_unfinished
+from logdex.rocketmq.rebuild.source import check_output, settle_unfinished
+from logdex.rocketmq.rebuild.space import require_space
 from logdex.rocketmq.rebuild.write import (
     QUEUE_TASKS_PER_CORE,
     IndexDone,

@@ -22,7 +22,8 @@ from logdex.rocketmq.geometry.set_aside import settings_by_folder
 from logdex.rocketmq.index_file.name_zone import resolve_name_zone
 from logdex.rocketmq.rebuild.publish import complete_output
 from logdex.rocketmq.rebuild.report import RebuildReport
-from logdex.rocketmq.rebuild.source import check_output, require_space, settle_unfinished
+from logdex.rocketmq.rebuild.source import check_output, settle_unfinished
+from logdex.rocketmq.rebuild.space import require_space
 from logdex.rocketmq.rebuild.store_writer import StoreWriter
 from logdex.rocketmq.scan.scanner import LogEnd, Scanner
 from logdex.rocketmq.settings.store_config import StoreConfig

@@ -1,5 +1,4 @@
-"""The source of a rebuild of a store, the outputs that it allows, and the disk space that it
-takes."""
+"""The source of a rebuild of a store, and the outputs that it allows."""
 
 from __future__ import annotations
 
@@ -11,10 +10,7 @@ from logdex.errors import UnsupportedLayoutError, UsageError
 from logdex.io.env import Env
 from logdex.io.path_look import PathLook
 from logdex.jobs import output as outputs
-from logdex.jobs.free_space import require_free_for
 from logdex.jobs.journal import find_unfinished
-from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, INDEX_ENTRY, INDEX_SLOT
-from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.broker_lock import broker_lock
 from logdex.rocketmq.files.store_files import (
     COMMIT_LOG_DIR,
@@ -23,7 +19,6 @@ from logdex.rocketmq.files.store_files import (
     INDEX_DIR,
     StorePaths,
 )
-from logdex.rocketmq.settings.store_config import StoreConfig
 
 PUBLISHED = (CONSUME_QUEUE_DIR, INDEX_DIR)
 """The names that a rebuild publishes in its output."""
@@ -84,19 +79,3 @@ def _store_of(root: str, env: Env) -> str:
     folder = posixpath.dirname(root)
     lies_in_store = env.is_file(root) and posixpath.basename(folder) == COMMIT_LOG_DIR
     return posixpath.dirname(folder) if lies_in_store else root
-
-
-def require_space(output: str, log: CommitLog, config: StoreConfig, env: Env, *, copies: int = 1) -> None:
-    """Raises `EnvironmentProblem` unless there is space for `copies` times the files of a
-    rebuild."""
-    files = [(file.path, file.size_bytes) for file in log.files]
-    require_free_for(output, files, lambda sizes: copies * output_size_bytes(sum(sizes), config), env)
-
-
-def output_size_bytes(log_bytes: int, config: StoreConfig) -> int:
-    """Returns a high estimate of the disk space that a rebuild takes, for messages of 200 bytes
-    with three keys."""
-    messages = log_bytes // 200 + 1
-    index_files = -(-3 * messages // (config.max_index_num - 1))
-    entries = messages * (CONSUME_QUEUE_ENTRY.size_bytes + 3 * INDEX_ENTRY.size_bytes)
-    return entries + index_files * INDEX_SLOT.size_bytes * config.max_hash_slot_num

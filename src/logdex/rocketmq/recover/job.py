@@ -35,7 +35,8 @@ from logdex.rocketmq.index_file.name_zone import resolve_name_zone
 from logdex.rocketmq.rebuild.carry_over import carry_over_queues
 from logdex.rocketmq.rebuild.local import derive_files
 from logdex.rocketmq.rebuild.report import RebuildReport
-from logdex.rocketmq.rebuild.source import PUBLISHED, output_size_bytes, settle_unfinished
+from logdex.rocketmq.rebuild.source import PUBLISHED, settle_unfinished
+from logdex.rocketmq.rebuild.space import output_size_bytes
 from logdex.rocketmq.recover.place import NewFile, NewLog, place
 from logdex.rocketmq.recover.report import RecoverReport, Skipped
 from logdex.rocketmq.recover.small_files import CONFIG_DIR, copy_config, write_checkpoint

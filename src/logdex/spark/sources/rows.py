@@ -12,7 +12,7 @@ from pyspark.sql.datasource import InputPartition
 from logdex.convert.columns.projection import Projection
 from logdex.errors import LogdexError
 from logdex.spark.attempts import freeze_imports
-from logdex.spark.sources.batch_sizes import resized
+from logdex.spark.sources.arrow_batches import resized
 from logdex.spark.sources.damage import FAILFAST, DamageLog
 from logdex.spark.sources.table import ReadOptions, TablePart, TablePlan
 

@@ -11,7 +11,7 @@ import pytest
 from logdex.errors import EnvironmentProblem
 from logdex.io.env import Env
 from logdex.rocketmq.rebuild import rebuild, rebuild_on
-from logdex.rocketmq.rebuild.source import output_size_bytes
+from logdex.rocketmq.rebuild.space import output_size_bytes
 from logdex.testing.store_builder import make_message, write_commit_log
 from tests.unit.rocketmq.rebuild.test_job import Serial
 from tests.unit.rocketmq.small_stores import CONFIG

@@ -12,7 +12,7 @@ import pyarrow as pa
 from logdex.convert.columns.projection import Projection
 from logdex.frames.conditions import Condition, Conditions
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.spark.sources.batch_sizes import resized
+from logdex.spark.sources.arrow_batches import resized
 from logdex.spark.sources.damage import FAILFAST, DamageLog
 from logdex.spark.sources.stream_table import LogStream, Offsets, StreamProgress, flat
 from logdex.spark.sources.table import LogTable, TablePlan

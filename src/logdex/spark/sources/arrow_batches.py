@@ -1,4 +1,5 @@
-"""The sizes of the batches that Spark is given."""
+"""The sizes of the Arrow batches that Spark is given. What a batch of a stream takes is decided in
+`stream_table.py`."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import pytest
 
 from logdex.convert.columns.projection import Projection, same
 from logdex.errors import CorruptError
-from logdex.spark.sources.batch_sizes import BATCH_BYTES_MAX, BATCH_BYTES_MIN, BATCH_ROWS_MAX, resized
+from logdex.spark.sources.arrow_batches import BATCH_BYTES_MAX, BATCH_BYTES_MIN, BATCH_ROWS_MAX, resized
 from logdex.spark.sources.damage import CORRUPT, CORRUPT_COLUMN, DamageLog
 
 COLUMNS = [same("topic", "topic", pa.string()), CORRUPT_COLUMN]
