@@ -37,9 +37,9 @@ class QueueOverview:
     """One queue.
 
     Its queue offsets are from `min_offset` (the first that can be read) to `max_offset`
-    (exclusive), as in the engine. The times (ms) are those of its first and last message, None if
-    they cannot be read. If the queue has no ConsumeQueue files, `files` is 0 and the other fields
-    are from a scan of the log.
+    (exclusive), as in the engine once it has removed the queue's old files. The times (ms) are
+    those of its first and last message, None if they cannot be read. If the queue has no
+    ConsumeQueue files, `files` is 0 and the other fields are from a scan of the log.
     """
 
     topic: bytes
@@ -241,11 +241,18 @@ class _Look:
         # If the log was truncated before a queue's entries, these no longer count, as after the
         # engine's recovery.
         look.max_offset = queue.max_offset_in(log_end_offset)
-        look.min_offset = min(queue.min_offset(self.log.min_offset), look.max_offset)
+        first = min(queue.first_available_offset(self.log.min_offset), look.max_offset)
+        low = min(queue.min_offset(self.log.min_offset), look.max_offset)
+        # The engine starts with 0 if the first file only has entries of removed messages. A broker
+        # removes files of the log some time before those of the queues.
+        look.min_offset = low if low >= first or self._is_in_log(queue, low) else first
         if look.messages:
-            first = max(queue.first_available_offset(self.log.min_offset), look.min_offset)
             look.begin_timestamp_ms = self._store_timestamp_ms(queue, first)
             look.end_timestamp_ms = self._store_timestamp_ms(queue, look.max_offset - 1)
+
+    def _is_in_log(self, queue: ConsumeQueue, queue_offset: int) -> bool:
+        is_there = queue.start_offset <= queue_offset < queue.max_offset
+        return is_there and queue.entry(queue_offset).physical_offset >= self.log.min_offset
 
     def _store_timestamp_ms(self, queue: ConsumeQueue, queue_offset: int) -> int | None:
         if queue_offset >= queue.max_offset:

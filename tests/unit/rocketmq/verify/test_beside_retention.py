@@ -77,3 +77,19 @@ def test_files_expire_before_any_operation(act: Callable[[Path, Env], None], tmp
         with open_store(tmp_path / str(number)) as store:
             fill(store)
             act(tmp_path / str(number), At(number, lambda store=store: store.delete_expired(0, now_ms=LATER_MS)))  # type: ignore[misc]
+
+
+def test_an_overview_states_the_first_message_where_only_the_log_lost_files(tmp_path: Path) -> None:
+    """A broker removes files of the log before those of the queues."""
+    with open_store(tmp_path) as store:
+        fill(store)
+    files = sorted((tmp_path / "commitlog").iterdir())
+    assert len(files) > 2
+    for file in files[:-1]:
+        file.unlink()
+        with logdex.open(tmp_path, **SIZES) as snapshot:
+            assert isinstance(snapshot, StoreSnapshot)
+            rows = [(message.queue_id, message.queue_offset) for message in snapshot.scan()]
+        for queue in overview(str(tmp_path), CONFIG).queues:
+            there = [offset for queue_id, offset in rows if queue_id == queue.queue_id]
+            assert (queue.min_offset, queue.messages) == (min(there, default=50), len(there))
