@@ -16,7 +16,7 @@ from tests.golden import rocketmq as golden
 
 NAMES = [name for name in golden.NAMES if golden.manifest(name).get("queues")]
 QUEUE_FIELDS = [
-    *("topic", "queue_id", "min_offset", "max_offset", "files", "size_bytes"),
+    *("topic", "queue_id", "min_offset", "max_offset", "first_available_offset", "files", "size_bytes"),
     *("begin_timestamp_ms", "end_timestamp_ms", "messages", "consumer_groups"),
 ]
 
@@ -35,6 +35,13 @@ def test_queues_are_the_engines(name: str, golden_store: Any) -> None:
     assert {(row["topic"], row["queue_id"]): (row["min_offset"], row["max_offset"]) for row in rows} == expected
     assert all(list(row) == QUEUE_FIELDS for row in rows)
     assert tree_hash(store) == before
+
+
+def test_messages_begin_at_the_first_that_the_log_holds(golden_store: Any) -> None:
+    """The engine's minimum is 0 where a queue's first file only has entries of removed messages."""
+    rows = run_json("info", golden_store("tiny-expired"))
+    found = {(row["topic"], row["queue_id"]): (row["first_available_offset"], row["messages"]) for row in rows}
+    assert found == {("TopicA", 0): (7, 12), ("TopicA", 1): (11, 22), ("TopicB", 0): (9, 22), ("TopicB", 1): (3, 11)}
 
 
 @pytest.mark.parametrize("name", ["tiny-5.5.0", "tiny-4.7.0", "tiny-4.9.7", "tiny-expired"])

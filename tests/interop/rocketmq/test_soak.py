@@ -135,10 +135,10 @@ def read_newest(store: Path, queue: int) -> None:
 
 
 def offsets_of(store: Path, queue: int) -> tuple[int, int]:
-    """The first offset of a queue, and the end."""
+    """The first available offset of a queue, and the end."""
     for line in map(json.loads, soak.logdex("info", store, "--json", *FLAGS).splitlines()):
         if (line.get("topic"), line.get("queue_id")) == ("Plain", queue):
-            return line["min_offset"], line["max_offset"]
+            return line["first_available_offset"], line["max_offset"]
     return 0, 0
 
 

@@ -36,16 +36,19 @@ _LOOKS_MAX = 10
 class QueueOverview:
     """One queue.
 
-    Its queue offsets are from `min_offset` (the first that can be read) to `max_offset`
-    (exclusive), as in the engine once it has removed the queue's old files. The times (ms) are
-    those of its first and last message, None if they cannot be read. If the queue has no
-    ConsumeQueue files, `files` is 0 and the other fields are from a scan of the log.
+    Its queue offsets are from `min_offset` to `max_offset` (exclusive), as in the engine. Its
+    messages begin at `first_available_offset`: a broker removes files of the log some time before
+    those of the queues, and starts with a minimum of 0 if a queue's first file only has entries of
+    removed messages. The times (ms) are those of its first and last message, None if they cannot be
+    read. If the queue has no ConsumeQueue files, `files` is 0 and the other fields are from a scan
+    of the log.
     """
 
     topic: bytes
     queue_id: int
     min_offset: int
     max_offset: int
+    first_available_offset: int
     files: int = 0
     size_bytes: int = 0
     begin_timestamp_ms: int | None = None
@@ -56,8 +59,8 @@ class QueueOverview:
 
     @property
     def messages(self) -> int:
-        """The number of queue offsets from minimum to maximum."""
-        return max(self.max_offset - self.min_offset, 0)
+        """The number of queue offsets from the first available to the maximum."""
+        return max(self.max_offset - self.first_available_offset, 0)
 
     def lag(self, group: str) -> int:
         """Returns the number of messages that a group has not consumed yet."""
@@ -229,7 +232,7 @@ class _Look:
         return queues
 
     def _queue(self, queue: ConsumeQueue, log_end_offset: int) -> QueueOverview:
-        look = QueueOverview(queue.topic, queue.queue_id, 0, 0)
+        look = QueueOverview(queue.topic, queue.queue_id, 0, 0, 0)
         try:
             queue.steadily(lambda: self._look_at(queue, look, log_end_offset))
         except StoreError as error:
@@ -241,18 +244,11 @@ class _Look:
         # If the log was truncated before a queue's entries, these no longer count, as after the
         # engine's recovery.
         look.max_offset = queue.max_offset_in(log_end_offset)
-        first = min(queue.first_available_offset(self.log.min_offset), look.max_offset)
-        low = min(queue.min_offset(self.log.min_offset), look.max_offset)
-        # The engine starts with 0 if the first file only has entries of removed messages. A broker
-        # removes files of the log some time before those of the queues.
-        look.min_offset = low if low >= first or self._is_in_log(queue, low) else first
+        look.min_offset = min(queue.min_offset(self.log.min_offset), look.max_offset)
+        look.first_available_offset = min(queue.first_available_offset(self.log.min_offset), look.max_offset)
         if look.messages:
-            look.begin_timestamp_ms = self._store_timestamp_ms(queue, first)
+            look.begin_timestamp_ms = self._store_timestamp_ms(queue, look.first_available_offset)
             look.end_timestamp_ms = self._store_timestamp_ms(queue, look.max_offset - 1)
-
-    def _is_in_log(self, queue: ConsumeQueue, queue_offset: int) -> bool:
-        is_there = queue.start_offset <= queue_offset < queue.max_offset
-        return is_there and queue.entry(queue_offset).physical_offset >= self.log.min_offset
 
     def _store_timestamp_ms(self, queue: ConsumeQueue, queue_offset: int) -> int | None:
         if queue_offset >= queue.max_offset:
@@ -269,6 +265,7 @@ class _Look:
                 queue_id,
                 span.min_offset,
                 span.max_offset,
+                span.min_offset,
                 begin_timestamp_ms=span.begin_timestamp_ms,
                 end_timestamp_ms=span.end_timestamp_ms,
             )

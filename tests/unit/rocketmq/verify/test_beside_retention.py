@@ -79,7 +79,7 @@ def test_files_expire_before_any_operation(act: Callable[[Path, Env], None], tmp
             act(tmp_path / str(number), At(number, lambda store=store: store.delete_expired(0, now_ms=LATER_MS)))  # type: ignore[misc]
 
 
-def test_an_overview_states_the_first_message_where_only_the_log_lost_files(tmp_path: Path) -> None:
+def test_an_overview_states_the_first_available_offset_where_only_the_log_lost_files(tmp_path: Path) -> None:
     """A broker removes files of the log before those of the queues."""
     with open_store(tmp_path) as store:
         fill(store)
@@ -92,4 +92,4 @@ def test_an_overview_states_the_first_message_where_only_the_log_lost_files(tmp_
             rows = [(message.queue_id, message.queue_offset) for message in snapshot.scan()]
         for queue in overview(str(tmp_path), CONFIG).queues:
             there = [offset for queue_id, offset in rows if queue_id == queue.queue_id]
-            assert (queue.min_offset, queue.messages) == (min(there, default=50), len(there))
+            assert (queue.first_available_offset, queue.messages) == (min(there, default=50), len(there))
