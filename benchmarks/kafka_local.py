@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks import kafka_data, kafka_peer
-from benchmarks.measure import Rates, remove
+from benchmarks.measure import Rates, judged, remove
 from logdex.kafka.batch.record import Compression
 from logdex.kafka.columns.encode_columns import EncodedBatches, iter_encoded
 from logdex.kafka.columns.record_columns import read_record_batches
@@ -53,7 +53,7 @@ def row(ours: Rates, theirs: float | None, unit: float, bar: float | None) -> Ro
     if theirs is not None:
         found |= {"engine": round(theirs / unit, 3), "ratio": round(ours.median / theirs, 2)}
         if bar is not None:
-            found |= {"bar": bar, "met": "yes" if found["ratio"] >= bar else "NO"}
+            found = judged(found, "ratio", found["ratio"], bar)
     return found
 
 

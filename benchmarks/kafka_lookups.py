@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from benchmarks import kafka_data, kafka_peer
 from benchmarks.kafka_local import Row, around, row
-from benchmarks.measure import Rates, remove
+from benchmarks.measure import Rates, judged, remove
 from benchmarks.stores import read_in_file
 from logdex.kafka.columns.encode_input import spans_of
 from logdex.kafka.key_index import KeyIndex
@@ -75,11 +75,10 @@ def key_index(data: Path, repeats: int, keys: int = KEYS, records: int = kafka_d
     rates = Rates(f"key index of {keys} keys: hash and build, M entries/s", keys, build)
     rates.measure(2 * repeats)
     found = {"what": rates.what, **rates.summary(1e6)}
-    rows = [found | {"bar": BUILD_BAR / 1e6, "met": "yes" if rates.median >= BUILD_BAR else "NO"}]
+    rows = [judged(found, "median", rates.median / 1e6, BUILD_BAR / 1e6)]
     image = build()
     entry_bytes = len(image) / keys
-    rows.append({"what": "bytes an entry", "size": round(entry_bytes, 2), "bar": ENTRY_BYTES_BAR})
-    rows[-1]["met"] = "yes" if entry_bytes <= ENTRY_BYTES_BAR else "NO"
+    rows.append(judged({"what": "bytes an entry"}, "size", entry_bytes, ENTRY_BYTES_BAR, at_most=True))
     path = data / "bench.keyindex"
     path.write_bytes(image.data)
     with KeyIndex.open(str(path)) as index:
@@ -88,9 +87,7 @@ def key_index(data: Path, repeats: int, keys: int = KEYS, records: int = kafka_d
         hit = Rates(f"key index, {len(wanted)} hits in one call, M/s", len(wanted), partial(index.lookup_many, wanted))
         hit.measure(2 * repeats)
     path.unlink()
-    hit_ns = 1e9 / hit.median
-    rows.append({"what": hit.what, **hit.summary(1e6), "ns": round(hit_ns), "bar": f"< {HIT_NS_BAR:.0f} ns"})
-    rows[-1]["met"] = "yes" if hit_ns < HIT_NS_BAR else "NO"
+    rows.append(judged({"what": hit.what, **hit.summary(1e6)}, "ns", 1e9 / hit.median, HIT_NS_BAR, at_most=True))
     return [*rows, _key_index_of_log(data, repeats, records)]
 
 

@@ -86,7 +86,7 @@ def in_turns(
             theirs += found[1]
     ratio = round(min(theirs) / min(mine), 2)
     row = {"what": what, **summary(mine), "other_best_s": round(min(theirs), 4), "ratio": ratio}
-    return row | {"bar": bar, "met": "yes" if ratio >= bar else "NO"}
+    return judged(row, "ratio", ratio, bar)
 
 
 def judged(row: dict[str, Any], name: str, value: float, bar: float, *, at_most: bool = False) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import remove
+from benchmarks.measure import judged, remove
 from logdex.rocketmq.index_file.index_file import IndexFile
 from logdex.rocketmq.index_file.index_keys import key_hash_of
 from logdex.rocketmq.message.stored_message import encode_message
@@ -54,8 +54,7 @@ def hot_key(data: Path, repeats: int, entries: int = ENTRIES) -> list[dict[str, 
             count = sum(1 for _ in islice(items, 200_000))
         rate = count / (time.process_time() - started)
         rows.append({"what": f"{count} of {entries} messages, one after the other", "per_s": round(rate)})
-    for row in rows[:-1]:
-        row |= {"bar": f"< {PAGE_BAR_MS:.0f} ms", "met": "yes" if row["work_ms"] < PAGE_BAR_MS else "NO"}
+    rows[:-1] = [judged(row, "work_ms", row["work_ms"], PAGE_BAR_MS, at_most=True) for row in rows[:-1]]
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     rows.append({"what": "largest memory of the process, MB", "peak_mb": round(peak_mb)})
     remove(root)

@@ -1,5 +1,5 @@
-"""The main job on files of real brokers, step by step: inspect, rebuild, compare, query; then
-recover a crashed log.
+"""The main job on files of real brokers, step by step: inspect, rebuild, compare, query; recover a
+crashed log; then Spark's DataFrames and streams.
 
 Run by scripts/demo. Exit status 0: all as expected; 1: a difference or a failed command; 2: the
 demo cannot run here.
@@ -34,6 +34,7 @@ KAFKA = PACKED.parents[2] / "kafka" / "stores"
 """Log directories written by Kafka 4.4.0 brokers, each with the results of Kafka's own classes and
 a consumer."""
 
+PIPELINE = Path(__file__).with_name("pipeline.py")
 STORE, RESCUED = "store", "rescued"
 LOGS, BARE_LOGS, CRASHED, RECOVERED = "logs", "bare-logs", "crashed", "recovered"
 CASES = {LOGS: "tiny-broker", CRASHED: "tiny-crash"}
@@ -298,6 +299,31 @@ def recover_crashed(folder: Path) -> None:
     )
 
 
+def run_python(program: Path, folder: Path) -> str:
+    """Runs a program in `folder`; returns its output. Its stderr is visible."""
+    command = [sys.executable, str(program)]
+    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, encoding="utf-8", errors="replace", check=False)
+    if done.returncode != 0:
+        raise DemoFailed(f"{program.name} ended with exit code {done.returncode}")
+    return done.stdout
+
+
+def ask_with_spark(folder: Path) -> None:
+    """Runs step 12."""
+    step(
+        12,
+        "The pipeline",
+        "Spark reads the broker's directory as a DataFrame, writes Parquet, and follows a store while another program "
+        "writes it. This is the program:",
+    )
+    print("\n" + textwrap.indent(PIPELINE.read_text("utf-8").split('"""\n', 2)[-1].strip(), "    "))
+    print(f"\n$ python {PIPELINE.name}", flush=True)
+    printed = run_python(PIPELINE, folder)
+    print(printed, end="", flush=True)
+    claims = ("'completed': 3000", "as Parquet: 9000 rows", "as a stream: 4000 rows, 4000 numbers")
+    expect("the counts of the broker's messages, and each of ours once", all(each in printed for each in claims))
+
+
 def run(folder: Path) -> None:
     """Runs all steps in `folder`."""
     unpack(PACKED, folder)
@@ -309,6 +335,7 @@ def run(folder: Path) -> None:
     ask(folder, json.loads(MANIFEST.read_bytes()))
     look_into_kafka(folder)
     recover_crashed(folder)
+    ask_with_spark(folder)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -16,6 +16,7 @@ from types import ModuleType
 import pytest
 
 from tests.cli.helpers import run
+from tests.docs.served import run_python
 from tests.golden.archives import ROOT
 
 SCRIPT = ROOT / "scripts" / "demo.py"
@@ -54,6 +55,7 @@ def check_told(text: str) -> None:
     assert commands == ["info", "rebuild", "query", "message", "get", *kafka]
     assert "engine spark" in text
     assert "-> 48 of 48 files identical" in text
+    assert "as a stream: 4000 rows, 4000 numbers" in text
 
 
 @pytest.mark.spark
@@ -68,6 +70,7 @@ def test_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
         return ended.stdout
 
     monkeypatch.setattr(demo, "run_quietly", run_here)
+    monkeypatch.setattr(demo, "run_python", lambda program, folder: run_python(program.read_text("utf-8"), folder))
     monkeypatch.setattr(demo.tempfile, "tempdir", str(tmp_path))
     assert demo.main([]) == 0
     check_told(capsys.readouterr().out)
@@ -157,6 +160,15 @@ def test_no_indexes_to_compare_are_no_success(tmp_path: Path) -> None:
 def test_wrong_answers_are_seen() -> None:
     with pytest.raises(demo.DemoFailed, match="not so: the same message"):
         demo.expect("the same message", False)
+
+
+def test_a_program_that_fails_ends_it(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("print('here')\n")
+    assert demo.run_python(program, tmp_path) == "here\n"
+    program.write_text("raise SystemExit(3)\n")
+    with pytest.raises(demo.DemoFailed, match=r"program\.py ended with exit code 3"):
+        demo.run_python(program, tmp_path)
 
 
 def test_a_command_that_fails_ends_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

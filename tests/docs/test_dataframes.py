@@ -27,7 +27,7 @@ OF_THE_BROKER = (
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("served", SERVED)
-@pytest.mark.parametrize("page", ["dataframes.md", "streams.md"])
+@pytest.mark.parametrize("page", ["dataframes.md", "streams.md", "clusters.md"])
 def test_every_block_runs_and_prints_what_the_page_shows(page: str, served: bool, tmp_path: Path) -> None:
     unpack_all(tmp_path)
     run_page(GUIDE / page, tmp_path, served=served)

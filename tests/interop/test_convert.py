@@ -22,6 +22,7 @@ from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.verify import verify
 from tests.interop.kafka.peer import VERSIONS, needs_peers, read_log
 from tests.interop.kafka.test_recover import our_records, told_record
+from tests.interop.rocketmq import engines
 from tests.interop.rocketmq.scenarios import run_peer
 from tests.unit.convert.export.test_job import store
 
@@ -75,7 +76,7 @@ def test_kafkas_classes_serve_a_filtered_log(new_offsets: bool, tmp_path: Path) 
     check_served_by_kafka(tmp_path / "some", VERSIONS[0], report.messages)
 
 
-@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+@pytest.mark.parametrize("version", engines.VERSIONS)
 def test_the_engine_goes_on_in_a_filtered_store(version: str, peers_dir: Path, tmp_path: Path) -> None:
     export(store(tmp_path / "store"), str(tmp_path / "lake"))
     root, whole = tmp_path / "some", tmp_path / "whole"
@@ -87,7 +88,7 @@ def test_the_engine_goes_on_in_a_filtered_store(version: str, peers_dir: Path, t
     check_goes_on(peers_dir, root, version, report.messages)
 
 
-@pytest.mark.parametrize("version", ["5.5.0"])
+@pytest.mark.parametrize("version", engines.VERSIONS[:1])
 def test_the_engine_goes_on_in_an_import(version: str, peers_dir: Path, tmp_path: Path) -> None:
     export(store(tmp_path / "store"), str(tmp_path / "lake"))
     root = tmp_path / "imported"

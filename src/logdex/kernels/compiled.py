@@ -188,13 +188,12 @@ def _keep_compiled_code() -> None:
     import tempfile
 
     from numba import config
+    from numba.core.caching import CacheImpl
 
     if config.CACHE_DIR:
         return
     digest = hashlib.sha256()
-    package = Path(__file__).parent
-    sources = *package.rglob("*.py"), *(package.parent / "layout").glob("*.py"), Path(str(logdex.limits.__file__))
-    for source in sorted(sources):
+    for source in _sources():
         digest.update(source.read_bytes())
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = os.path.join(base, "logdex", f"kernels-{digest.hexdigest()[:16]}")
@@ -209,3 +208,20 @@ def _keep_compiled_code() -> None:
         folder = tempfile.mkdtemp(prefix="logdex-kernels-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
     config.CACHE_DIR = folder
+    if _archive() and not config.CACHE_LOCATOR_CLASSES:
+        ours = f"{__package__}.archived.ArchivedKernels"
+        config.CACHE_LOCATOR_CLASSES = ",".join([ours, *(each.__name__ for each in CacheImpl._locator_classes)])
+
+
+def _sources() -> list[Path]:
+    """What compiled code depends on: the files of the kernels, the layouts and the limits."""
+    if archive := _archive():
+        return [archive]
+    package = Path(__file__).parent
+    files = *package.rglob("*.py"), *(package.parent / "layout").glob("*.py"), Path(str(logdex.limits.__file__))
+    return sorted(files)
+
+
+def _archive() -> Path | None:
+    """The zip archive that the package lies in, as with Spark's ``--py-files``."""
+    return next((parent for parent in Path(__file__).parents if parent.is_file()), None)

@@ -3,6 +3,7 @@ sources that read logs as DataFrames."""
 
 from logdex.spark.rebuild_job import rebuild
 from logdex.spark.sources import register
+from logdex.spark.tasks import runner_of
 from logdex.spark.verify_job import verify
 
-__all__ = ["rebuild", "register", "verify"]
+__all__ = ["rebuild", "register", "runner_of", "verify"]

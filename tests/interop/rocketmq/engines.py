@@ -7,6 +7,8 @@ import os
 import subprocess
 from pathlib import Path
 
+VERSIONS = ("5.5.0", "4.9.7")
+"""The released engines that these tests run."""
 _OPENED = ("java.nio", "sun.nio.ch", "jdk.internal.ref", "java.lang")
 
 

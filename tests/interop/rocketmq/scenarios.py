@@ -14,11 +14,13 @@ from logdex.rocketmq.rebuild import RebuildReport, rebuild, rebuild_on
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify import verify
 from tests.directories import contents
+from tests.interop.rocketmq.engines import VERSIONS
 from tests.java import QUICK
 from tests.unit.rocketmq.rebuild.test_job import Serial
 
 GEOMETRY = ("--commitlog", "16384", "--cq", "20", "--slots", "100", "--max-index", "1000")
-VERSIONS = ["5.5.0", pytest.param("4.9.7", marks=pytest.mark.slow)]
+MARKED_VERSIONS = [VERSIONS[0], *(pytest.param(version, marks=pytest.mark.slow) for version in VERSIONS[1:])]
+"""The versions; tests of all but the newest are slow."""
 
 
 def run_peer(

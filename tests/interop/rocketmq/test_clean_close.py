@@ -13,6 +13,7 @@ from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message
 from tests.directories import contents
+from tests.interop.rocketmq.engines import VERSIONS
 from tests.interop.rocketmq.scenarios import GEOMETRY, run_peer
 from tests.interop.rocketmq.test_ping_pong import SIZES
 
@@ -29,7 +30,7 @@ def fill(store: MessageStore) -> None:
     store.put_message(Message("T", b"later", delay_level=18))
 
 
-@pytest.mark.parametrize("version", ["5.5.0", "4.9.7"])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_a_clean_close_leaves_what_the_engine_leaves(version: str, peers_dir: Path, tmp_path: Path) -> None:
     root, kept = tmp_path / "store", tmp_path / "kept"
     with MessageStore.open(root, rocketmq_version=version, background=False, **CQ_SIZES) as store:
@@ -46,7 +47,7 @@ def test_a_clean_close_leaves_what_the_engine_leaves(version: str, peers_dir: Pa
     assert {name for name in ours if ours[name] != theirs[name]} == set()
 
 
-@pytest.mark.parametrize("version", ["5.5.0", "4.9.7"])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_the_engine_agrees_where_a_store_begins(version: str, peers_dir: Path, tmp_path: Path) -> None:
     root = tmp_path / "store"
     with MessageStore.open(root, rocketmq_version=version, background=False, **CQ_SIZES) as store:

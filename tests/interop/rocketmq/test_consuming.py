@@ -10,6 +10,7 @@ import pytest
 from logdex.rocketmq.consuming.consumer_offsets import ConsumerOffsetManager
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message
+from tests.interop.rocketmq.engines import VERSIONS
 from tests.interop.rocketmq.programs import Program
 from tests.interop.rocketmq.scenarios import GEOMETRY
 from tests.interop.rocketmq.test_ping_pong import SIZES, require_sound
@@ -18,7 +19,7 @@ from tests.unit.rocketmq.consuming.stores import consumer, read_all
 pytestmark = [pytest.mark.needs_java, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-@pytest.mark.parametrize("version", ["5.5.0", "4.9.7"])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_a_consumer_goes_on_where_the_other_stopped(version: str, peers_dir: Path, tmp_path: Path) -> None:
     program = Program(peers_dir, version, "ConsumeStore", tmp_path)
     root = tmp_path / "store"

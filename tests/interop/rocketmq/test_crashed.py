@@ -14,7 +14,7 @@ from logdex.rocketmq.geometry.resolve import resolve_config
 from logdex.rocketmq.rebuild import rebuild, rebuild_on
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.verify import verify
-from tests.interop.rocketmq.scenarios import VERSIONS, index_contents, queue_files, run_peer, write_scenario
+from tests.interop.rocketmq.scenarios import MARKED_VERSIONS, index_contents, queue_files, run_peer, write_scenario
 from tests.unit.rocketmq.rebuild.test_job import Serial
 
 pytestmark = [pytest.mark.needs_java, pytest.mark.timeout(600), pytest.mark.slow]
@@ -51,7 +51,7 @@ def started(peers: Path, version: str, store: Path, work: Path, max_index: int) 
 
 
 @pytest.mark.parametrize("max_index", [100, NEVER_FULL])
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", MARKED_VERSIONS)
 def test_the_next_start_after_a_crash_keeps_the_rebuilt_index(
     version: str, max_index: int, peers_dir: Path, tmp_path: Path
 ) -> None:
@@ -85,7 +85,7 @@ def test_the_next_start_after_a_crash_keeps_the_rebuilt_index(
         assert all(answers[key] < expected[key] for key in KEYS)  # what the broker does without the checkpoint
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", MARKED_VERSIONS)
 def test_an_output_elsewhere_has_the_checkpoint_too(version: str, peers_dir: Path, tmp_path: Path) -> None:
     store = crashed(peers_dir, version, tmp_path / "store", NEVER_FULL)
     report = rebuild(store, tmp_path / "out", resolve_config(str(store)), sync=False)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+from tests.interop.rocketmq.engines import VERSIONS
 from tests.java import QUICK
 
 pytestmark = [pytest.mark.needs_java, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -23,7 +24,7 @@ def write(peers: Path, store: Path, messages: int, clock_start_ms: int, version:
     subprocess.run(command, env={**os.environ, "JAVA_OPTS": " ".join(QUICK)}, timeout=500, check=True)
 
 
-@pytest.mark.parametrize("version", ["5.5.0", "4.9.7"])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_a_cut_log_that_grew_again(version: str, peers_dir: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     write(peers_dir, store, 2_500, 1_700_000_000_123, version)

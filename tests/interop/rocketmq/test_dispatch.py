@@ -14,7 +14,7 @@ from logdex.convert.index_pipeline import IndexPipeline
 from logdex.rocketmq.dispatch.job import Dispatcher
 from logdex.rocketmq.rebuild import rebuild
 from logdex.rocketmq.settings.store_config import StoreConfig
-from tests.interop.rocketmq.scenarios import VERSIONS
+from tests.interop.rocketmq.scenarios import MARKED_VERSIONS
 from tests.interop.rocketmq.test_live import config_when_there, live
 from tests.unit.rocketmq.dispatch.growing import files_of
 
@@ -43,7 +43,7 @@ def follow(process: subprocess.Popen[bytes], store: Path, output: Path, config: 
     return found
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", MARKED_VERSIONS)
 def test_a_writing_engine_is_followed(version: str, peers_dir: Path, tmp_path: Path) -> None:
     """In the end the files are those of a rebuild, byte for byte."""
     store, output = tmp_path / "store", tmp_path / "out"

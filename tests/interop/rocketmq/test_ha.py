@@ -20,6 +20,7 @@ from logdex.rocketmq.message_store.put.message import Message, PutMessageStatus
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify import verify
+from tests.interop.rocketmq.engines import VERSIONS
 from tests.interop.rocketmq.ha_engines import CuttingProxy, class_path, engine
 
 pytestmark = [pytest.mark.needs_java, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -30,7 +31,6 @@ SIZES: dict[str, Any] = {
     "max_hash_slot_num": 500,
     "max_index_num": 5_000,
 }
-VERSIONS = ("5.5.0", "4.9.7")
 TIMING = HATiming(retry_s=0.01, retry_max_s=0.1)
 
 

@@ -20,7 +20,7 @@ from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.verify import verify
-from tests.interop.rocketmq.engines import compiled, java_command
+from tests.interop.rocketmq.engines import VERSIONS, compiled, java_command
 
 pytestmark = [pytest.mark.needs_java, pytest.mark.slow, pytest.mark.timeout(3000)]
 
@@ -149,7 +149,6 @@ CREATED_AGAIN = {
     "two topics": "put 60 0 1;delete T;delete U;put 2 60 2;crash 0;open 1 0",
     "two topics, later": "put 60 0 1;delete T;delete U;put 4 60 2;crash 0;open 1 0;put 20 64 5",
 }
-VERSIONS = ["5.5.0", "4.9.7"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -16,7 +16,7 @@ from logdex.rocketmq.geometry.resolve import resolve_config
 from logdex.rocketmq.rebuild import rebuild
 from logdex.rocketmq.recover import recover
 from logdex.testing import Fault, FaultEnv, Killed
-from tests.interop.rocketmq.scenarios import VERSIONS, run_peer, write_scenario
+from tests.interop.rocketmq.scenarios import MARKED_VERSIONS, run_peer, write_scenario
 
 pytestmark = [pytest.mark.needs_java, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -51,7 +51,7 @@ def kill_points(root: Path, command: Command) -> list[int]:
 
 
 @pytest.mark.parametrize("crashed", [False, True])
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", MARKED_VERSIONS)
 @pytest.mark.parametrize("command", [rebuilt, recovered])
 def test_the_engine_starts_on_what_a_kill_left(
     command: Command, version: str, crashed: bool, peers_dir: Path, tmp_path: Path

@@ -18,7 +18,7 @@ from logdex.rocketmq.geometry.resolve import resolve_config
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.verify import verify
-from tests.interop.rocketmq.scenarios import VERSIONS
+from tests.interop.rocketmq.scenarios import MARKED_VERSIONS
 from tests.java import QUICK
 
 pytestmark = [pytest.mark.needs_java, pytest.mark.slow, pytest.mark.timeout(7200)]
@@ -62,7 +62,7 @@ def config_when_there(store: Path, process: subprocess.Popen[bytes]) -> StoreCon
     raise AssertionError("the engine wrote nothing")
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", MARKED_VERSIONS)
 def test_nothing_is_found_beside_a_writing_engine(version: str, peers_dir: Path, tmp_path: Path) -> None:
     runs = 0
     for number in range(RUNS):

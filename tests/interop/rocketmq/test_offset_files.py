@@ -10,12 +10,13 @@ import pytest
 from logdex.rocketmq.consuming.consumer_offsets import ConsumerOffsetManager
 from logdex.rocketmq.consuming.local_offsets import LocalFileOffsetStore
 from logdex.rocketmq.settings.dialect import Dialect
+from tests.interop.rocketmq.engines import VERSIONS
 from tests.interop.rocketmq.programs import Program
 
 pytestmark = [pytest.mark.needs_java, pytest.mark.slow]
 
 
-@pytest.mark.parametrize("version", ["5.5.0", "4.9.7"])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_the_brokers_file(version: str, peers_dir: Path, tmp_path: Path) -> None:
     program = Program(peers_dir, version, "OffsetFiles", tmp_path)
     file = tmp_path / "config" / "consumerOffset.json"
@@ -33,7 +34,7 @@ def test_the_brokers_file(version: str, peers_dir: Path, tmp_path: Path) -> None
     assert "orders@G {0=18, 12=1099511627776}" in program.run("broker", file)
 
 
-@pytest.mark.parametrize("version", ["5.5.0", "4.9.7"])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_the_clients_file(version: str, peers_dir: Path, tmp_path: Path) -> None:
     program = Program(peers_dir, version, "OffsetFiles", tmp_path)
     options = (f"-Drocketmq.client.localOffsetStoreDir={tmp_path}",)

@@ -16,6 +16,7 @@ from logdex.rocketmq.message_store.put.message import Message
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify import verify
+from tests.interop.rocketmq.engines import VERSIONS
 from tests.interop.rocketmq.scenarios import run_peer
 
 pytestmark = [pytest.mark.needs_java, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -67,7 +68,7 @@ def require_sound(store: Path, version: str) -> None:
     assert [str(finding) for finding in report.findings] == []
 
 
-@pytest.mark.parametrize("version", ["5.5.0", "4.9.7"])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_ping_pong(version: str, peers_dir: Path, tmp_path: Path) -> None:
     root, asked = tmp_path / "store", list[tuple[str, str]]()
     for turn in range(ROUNDS):

@@ -13,11 +13,11 @@ from logdex.rocketmq.geometry.resolve import resolve_config
 from logdex.rocketmq.recover import RecoverReport, recover
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.verify import verify
+from tests.interop.rocketmq.engines import VERSIONS
 from tests.interop.rocketmq.scenarios import index_contents, queue_files, run_peer, write_scenario
 
 pytestmark = [pytest.mark.needs_java, pytest.mark.timeout(600), pytest.mark.slow]
 
-VERSIONS = ["5.5.0", "4.9.7"]
 SIZE = 16384
 KEYS = [f"k{number}" for number in range(20)]
 

@@ -13,13 +13,13 @@ from logdex.rocketmq.geometry.resolve import resolve_config
 from logdex.rocketmq.rebuild import rebuild, rebuild_on
 from logdex.rocketmq.verify import verify
 from tests.directories import contents
-from tests.interop.rocketmq.scenarios import VERSIONS, queue_files, require_same_again, write_scenario
+from tests.interop.rocketmq.scenarios import MARKED_VERSIONS, queue_files, require_same_again, write_scenario
 from tests.unit.rocketmq.rebuild.test_job import Serial
 
 pytestmark = [pytest.mark.needs_java, pytest.mark.timeout(600), pytest.mark.slow]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", MARKED_VERSIONS)
 def test_custom_delay_levels(version: str, peers_dir: Path, tmp_path: Path) -> None:
     store = write_scenario(peers_dir, version, "delay", tmp_path / "store", "--delays", "2s_7s_11s")
     report = require_same_again(store, tmp_path)
@@ -30,14 +30,14 @@ def test_custom_delay_levels(version: str, peers_dir: Path, tmp_path: Path) -> N
     assert require_same_again(store, tmp_path / "stated", config).assumed == []
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", MARKED_VERSIONS)
 def test_a_topic_that_was_deleted_and_created_again(version: str, peers_dir: Path, tmp_path: Path) -> None:
     store = write_scenario(peers_dir, version, "recreate", tmp_path / "store")
     report = require_same_again(store, tmp_path)
     assert (report.queue_entries, report.earlier_life_entries) == (300, 100)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", MARKED_VERSIONS)
 def test_a_deleted_topic(version: str, peers_dir: Path, tmp_path: Path) -> None:
     store = write_scenario(peers_dir, version, "deleted", tmp_path / "store")
     (store / "config").mkdir()
@@ -48,7 +48,7 @@ def test_a_deleted_topic(version: str, peers_dir: Path, tmp_path: Path) -> None:
     assert (asked.queues, asked.queue_entries, asked.deleted_topics) == (3, 400, {})
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", MARKED_VERSIONS)
 def test_light_queues(version: str, peers_dir: Path, tmp_path: Path) -> None:
     store = write_scenario(peers_dir, version, "lmq", tmp_path / "store")
     report = require_same_again(store, tmp_path)
@@ -58,7 +58,7 @@ def test_light_queues(version: str, peers_dir: Path, tmp_path: Path) -> None:
     assert queue_files(store) == {name: data for name, data in before.items() if name.startswith("consumequeue/")}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", MARKED_VERSIONS)
 def test_a_consume_queue_ext_is_refused_by_name(version: str, peers_dir: Path, tmp_path: Path) -> None:
     store = write_scenario(peers_dir, version, "ext", tmp_path / "store")
     before, config = contents(store), resolve_config(str(store))

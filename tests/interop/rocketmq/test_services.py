@@ -13,6 +13,7 @@ from logdex.rocketmq.message_store.put.message import Message
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify import verify
+from tests.interop.rocketmq.engines import VERSIONS
 from tests.interop.rocketmq.scenarios import run_peer
 from tests.interop.rocketmq.test_ping_pong import SIZES
 
@@ -34,7 +35,7 @@ def delivered(store: MessageStore) -> list[bytes]:
     return sorted(message.body for message in found if b"DELAY" in message.properties)
 
 
-@pytest.mark.parametrize("version", ["5.5.0", "4.9.7"])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_a_broker_goes_on_with_what_is_delayed_or_pending(version: str, peers_dir: Path, tmp_path: Path) -> None:
     root = tmp_path / "store"
     with MessageStore.open(root, rocketmq_version=version, background=False, **OWN_SIZES) as store:

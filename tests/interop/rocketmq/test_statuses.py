@@ -10,6 +10,7 @@ import pytest
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message
 from logdex.rocketmq.read.results import GetMessageResult
+from tests.interop.rocketmq.engines import VERSIONS
 from tests.interop.rocketmq.programs import Program
 from tests.interop.rocketmq.test_ping_pong import SIZES as SMALL
 
@@ -32,7 +33,7 @@ def as_line(found: GetMessageResult) -> str:
     return f"{found.status.value} {offsets} {len(found.messages)}"
 
 
-@pytest.mark.parametrize("version", ["5.5.0", "4.9.7"])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_statuses(version: str, peers_dir: Path, tmp_path: Path) -> None:
     program = Program(peers_dir, version, "GetStatuses", tmp_path)
     root, seen = tmp_path / "store", set()

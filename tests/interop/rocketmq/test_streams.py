@@ -12,7 +12,7 @@ import pytest
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.spark.sources.rocketmq.stream import StoreStream
 from logdex.spark.sources.stream_table import Offsets, StreamProgress
-from tests.interop.rocketmq.scenarios import VERSIONS
+from tests.interop.rocketmq.scenarios import MARKED_VERSIONS
 from tests.interop.rocketmq.test_live import SIZES, config_when_there, live
 from tests.unit.spark.sources.tables import rows_between
 
@@ -35,7 +35,7 @@ def next_batch(source: StoreStream, start: Offsets, found: list[int]) -> Offsets
     return end
 
 
-@pytest.mark.parametrize("version", VERSIONS[-1:])
+@pytest.mark.parametrize("version", MARKED_VERSIONS[-1:])
 @pytest.mark.parametrize("limit", ["2000", "1000000"])
 def test_a_stream_beside_a_writing_engine(version: str, limit: str, peers_dir: Path, tmp_path: Path) -> None:
     store, batches, beside = tmp_path / "store", 0, 0

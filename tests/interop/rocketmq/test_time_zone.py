@@ -14,7 +14,7 @@ from logdex.rocketmq.geometry.resolve import resolve_config
 from logdex.rocketmq.rebuild import rebuild
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.verify import verify
-from tests.interop.rocketmq.scenarios import VERSIONS, run_peer, write_scenario
+from tests.interop.rocketmq.scenarios import MARKED_VERSIONS, run_peer, write_scenario
 
 pytestmark = [pytest.mark.needs_java, pytest.mark.timeout(600), pytest.mark.slow]
 
@@ -59,7 +59,7 @@ def in_the_log(store: Path, begin_ms: int, end_ms: int) -> dict[str, set[int]]:
     return found
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", MARKED_VERSIONS)
 def test_a_broker_goes_on_with_the_rebuilt_names(version: str, peers_dir: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     first_ms = go_on(peers_dir, version, store)

@@ -9,7 +9,7 @@ import pytest
 
 from logdex.rocketmq.geometry.resolve import resolve_config
 from logdex.rocketmq.verify import verify
-from tests.interop.rocketmq.scenarios import VERSIONS, write_scenario
+from tests.interop.rocketmq.scenarios import MARKED_VERSIONS, write_scenario
 
 pytestmark = [pytest.mark.needs_java, pytest.mark.timeout(600), pytest.mark.slow]
 
@@ -23,14 +23,14 @@ def test_an_engine_that_was_upgraded(peers_dir: Path, tmp_path: Path) -> None:
         assert report.messages == 400
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", MARKED_VERSIONS)
 def test_an_engine_without_an_index(version: str, peers_dir: Path, tmp_path: Path) -> None:
     store = write_scenario(peers_dir, version, "noindex", tmp_path / "store")
     report = verify(store, resolve_config(str(store)))
     assert [str(finding) for finding in report.findings] == []
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", MARKED_VERSIONS)
 def test_an_index_that_was_switched_off_for_a_while(version: str, peers_dir: Path, tmp_path: Path) -> None:
     store = write_scenario(peers_dir, version, "plain", tmp_path / "store")
     for number, what in enumerate(("noindex", "plain", "noindex"), 1):

@@ -10,8 +10,6 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +20,7 @@ from logdex.rocketmq.rebuild import rebuild, rebuild_on
 from logdex.spark.tasks import TaskRunner
 from logdex.testing.store_builder import write_commit_log
 from tests.directories import contents
+from tests.spark.cluster import spark_home, standalone
 from tests.unit.rocketmq.rebuild.test_job import CONFIG, messages
 
 if TYPE_CHECKING:
@@ -162,12 +161,6 @@ def test_killed_at_any_moment_and_run_again(
         assert not [path for path in output.iterdir() if path.name.startswith(".logdex")]
 
 
-def spark_home() -> Path:
-    import pyspark
-
-    return Path(pyspark.__file__).parent
-
-
 @pytest.mark.slow
 def test_local_cluster(store: Path, expected: dict[str, bytes], tmp_path: Path) -> None:
     """Its workers write to SPARK_HOME/work, so SPARK_HOME is a folder of links to the installed
@@ -182,55 +175,6 @@ def test_local_cluster(store: Path, expected: dict[str, bytes], tmp_path: Path) 
     assert report["tasks"] == len(attempts)
     assert len({pid for pid, _, _ in attempts}) == 2
     assert (home / "work").is_dir()
-
-
-@contextmanager
-def standalone(tmp_path: Path) -> Iterator[str]:
-    """A master and two workers of one core each, through ``spark-class``; the master's address."""
-    from logdex.spark.java import find_java
-
-    environ = {
-        **os.environ,
-        "JAVA_HOME": find_java().home,
-        "SPARK_HOME": str(spark_home()),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_LOCAL_DIRS": str(tmp_path),
-        "SPARK_LOG_DIR": str(tmp_path),
-    }
-    program = str(spark_home() / "bin" / "spark-class")
-    processes: list[subprocess.Popen[bytes]] = []
-
-    def start(name: str, *arguments: str) -> Path:
-        log = tmp_path / f"{name}.log"
-        with log.open("wb") as file:
-            processes.append(
-                subprocess.Popen(
-                    [program, *arguments], env=environ, cwd=tmp_path, stdout=file, stderr=subprocess.STDOUT
-                )
-            )
-        return log
-
-    def wait_for(log: Path, pattern: str) -> str:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            if found := re.search(pattern, log.read_text(errors="replace")):
-                return found[0]
-            time.sleep(0.1)
-        raise AssertionError(log.read_text(errors="replace")[-3000:])
-
-    try:
-        host = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-        master = wait_for(start("master", "org.apache.spark.deploy.master.Master", *host), r"spark://127[.\d]+:\d+")
-        for number in range(2):
-            kind = "org.apache.spark.deploy.worker.Worker"
-            where = ("--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / f"work-{number}"))
-            wait_for(start(f"worker-{number}", kind, *host, *where, master), "Successfully registered with master")
-        yield master
-    finally:
-        for process in reversed(processes):
-            process.terminate()
-        for process in processes:
-            process.wait(30)
 
 
 @pytest.mark.slow

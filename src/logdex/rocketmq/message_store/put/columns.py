@@ -198,7 +198,11 @@ def _properties(encoder: Encoder, table: pa.Table | pa.RecordBatch, now_ms: int)
     if "properties" in names:
         own = _column(table, "properties").to_pylist()
         if unique is not None:
-            own = [[*(each or ()), (UNIQ_KEY_NAME, unique[i].as_py())] for i, each in enumerate(own)]
+            given = unique.to_pylist()
+            own = [
+                each if key is None else [*(each or ()), (UNIQ_KEY_NAME, key)]
+                for each, key in zip(own, given, strict=True)
+            ]
         rows = [
             encoder.stored_properties(None if tags is None else tags[i].as_py(), keys and keys[i].as_py(), each, now_ms)
             for i, each in enumerate(own)
@@ -207,8 +211,9 @@ def _properties(encoder: Encoder, table: pa.Table | pa.RecordBatch, now_ms: int)
     for column in (keys, unique, tags):
         if column is not None:
             _require_storable(_bytes_of(column, count))
-    if unique is None and encoder.unique_keys is not None:
-        unique = encoder.unique_keys.column(count, now_ms)
+    if encoder.unique_keys is not None and (unique is None or unique.null_count):
+        new = encoder.unique_keys.column(count, now_ms)
+        unique = new if unique is None else pc.coalesce(unique, new)
     return _pieces(((props.KEYS, keys), (props.UNIQ_KEY, unique), (props.TAGS, tags)), count)
 
 

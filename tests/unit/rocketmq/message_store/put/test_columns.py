@@ -104,3 +104,17 @@ def test_unique_keys_are_new_or_given(tmp_path: Path) -> None:
             keys = [message.unique_key for message in snapshot.scan()]
     assert len(set(keys[:900])) == 900
     assert keys[900:] == [b"U1", b"U2", b"U1", b"U2"]
+
+
+@pytest.mark.parametrize("with_properties", [False, True])
+def test_a_row_without_a_unique_key_gets_a_new_one(with_properties: bool, tmp_path: Path) -> None:
+    table = pa.table({"topic": ["t"] * 3, "unique_key": ["U1", None, None]})
+    if with_properties:
+        maps = pa.array([[("a", "b")], None, [("a", "b")]], pa.map_(pa.string(), pa.string()))
+        table = table.append_column("properties", maps)
+    with open_store(tmp_path / "store") as store:
+        store.put_columns(table)
+        with StoreSnapshot(store.path) as snapshot:
+            keys = [message.unique_key for message in snapshot.scan()]
+    assert keys[0] == b"U1"
+    assert len({key for key in keys if key}) == 3
