@@ -8,13 +8,14 @@ DefaultMessageStore.queryMessage.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from logdex import limits
-from logdex.errors import GeometryError, UsageError
+from logdex.errors import GeometryError, UsageError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
@@ -111,6 +112,9 @@ class IndexService:
             except GeometryError as error:
                 if not is_unfilled(path, self._env):
                     self.unusable.append(error)
+            except VanishedError:  # a broker has removed it since the directory was listed
+                if self._writable:
+                    raise
         if self.unusable and (self._writable or not self.files):
             raise self.unusable[0]
         self.files.sort(key=lambda file: file.path)
@@ -139,7 +143,8 @@ class IndexService:
         found: list[int] = []
         for file in reversed(self.files):
             if file.is_time_matched(begin_ms, end_ms):
-                found += file.select_phy_offset(key_hash, max_num - len(found), begin_ms, end_ms)
+                with suppress(VanishedError):
+                    found += file.select_phy_offset(key_hash, max_num - len(found), begin_ms, end_ms)
             if file.header.begin_timestamp_ms < begin_ms or len(found) >= max_num:
                 break
         return QueryOffsetResult(found, *self._last_update())
@@ -181,10 +186,18 @@ class IndexService:
         return header.end_timestamp_ms, header.end_phy_offset
 
     def reload(self) -> None:
-        """Reads the headers again and opens new files, for a directory that a broker is still
-        writing."""
-        for file in self.files:
-            file.reload()
+        """Reads the headers again, opens new files and closes removed ones, for a directory that a
+        broker is still writing."""
+        there = set(list_index_files(self.directory, self._env))
+        for file in [*self.files]:
+            try:
+                if file.path in there:
+                    file.reload()
+                    continue
+            except VanishedError:
+                pass
+            file.close()
+            self.files.remove(file)
         self._take_in()
 
     # -- putting ----------------------------------------------------------------------------------

@@ -212,7 +212,7 @@ class _Planner:
         low = first if self.begin is None else max(self.begin, first)
         high = index.valid_end if self.end is None else min(self.end, index.valid_end)
         runs = []
-        for offset in sorted(set(index_offsets(index.files, question, TIME_MAX_MS, problems))):
+        for offset in sorted(set(index_offsets(index.files, self._log.was_trimmed, question, TIME_MAX_MS, problems))):
             if low <= offset < high and not any(begin <= offset < end for begin, end in index.missing):
                 try:
                     path, position = self._log.place_of(offset)

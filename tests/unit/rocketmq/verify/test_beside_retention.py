@@ -3,9 +3,11 @@ wrong."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +22,8 @@ from tests.unit.rocketmq.message_store.open_stores import SIZES, open_store
 
 CONFIG = StoreConfig(**SIZES)
 LATER_MS = 1 << 50
+MANY_INDEX_FILES = {**SIZES, "max_index_num": 4}
+"""So many IndexFiles that not each has a descriptor of its own."""
 
 
 class At(Env):
@@ -67,16 +71,64 @@ def read(root: Path, env: Env) -> None:
             assert offset == 50
 
 
-@pytest.mark.parametrize("act", [check, look, read])
+def query(root: Path, env: Env, sizes: dict[str, Any] = SIZES) -> None:
+    with logdex.open(root, env=env, **sizes) as snapshot:
+        assert isinstance(snapshot, StoreSnapshot)
+        answers = {number: snapshot.query_message("orders", f"k-{number}") for number in range(0, 100, 11)}
+    with logdex.open(root, **sizes) as snapshot:
+        assert isinstance(snapshot, StoreSnapshot)
+        left = {message.body for message in snapshot.scan()}
+    for number, answer in answers.items():
+        found = [message.body for message in answer.messages]
+        assert found == [b"%d" % number * 20] or (found == [] and b"%d" % number * 20 not in left)
+        assert (answer.complete, answer.missing, answer.unreadable) == (True, (), ())
+
+
+def query_many_files(root: Path, env: Env) -> None:
+    query(root, env, MANY_INDEX_FILES)
+
+
+@pytest.mark.parametrize("act", [check, look, read, query, query_many_files])
 def test_files_expire_before_any_operation(act: Callable[[Path, Env], None], tmp_path: Path) -> None:
-    with open_store(tmp_path / "store") as store:
+    sizes = MANY_INDEX_FILES if act is query_many_files else SIZES
+    with open_store(tmp_path / "store", **sizes) as store:
         fill(store)
         everything = At(0, lambda: None)
         act(tmp_path / "store", everything)
     for number in some(range(1, -everything.left + 1), 20):
-        with open_store(tmp_path / str(number)) as store:
+        with open_store(tmp_path / str(number), **sizes) as store:
             fill(store)
             act(tmp_path / str(number), At(number, lambda store=store: store.delete_expired(0, now_ms=LATER_MS)))  # type: ignore[misc]
+
+
+def test_index_files_go_away_before_their_messages(tmp_path: Path) -> None:
+    """A broker that starts after a crash removes IndexFiles of messages that are still there."""
+    with open_store(tmp_path / "store", **MANY_INDEX_FILES) as store:
+        fill(store)
+
+    def ask(env: Env, root: Path, *, scan_missing: bool) -> None:
+        with logdex.open(root, env=env, **MANY_INDEX_FILES) as snapshot:
+            assert isinstance(snapshot, StoreSnapshot)
+            for number in range(0, 100, 33):
+                answer = snapshot.query_message("orders", f"k-{number}", scan_missing=scan_missing)
+                if answer.complete or answer.messages:
+                    assert [message.body for message in answer.messages] == [b"%d" % number * 20]
+            snapshot.refresh()
+            answer = snapshot.query_message("orders", "k-99", scan_missing=True)
+            assert [message.body for message in answer.messages] == [b"99" * 20]
+
+    everything = At(0, lambda: None)
+    ask(everything, tmp_path / "store", scan_missing=True)
+    count = -everything.left
+    for number in some(range(1, count, count // 60), 10):
+        root = tmp_path / str(number)
+        shutil.copytree(tmp_path / "store", root)
+
+        def remove(root: Path = root, number: int = number) -> None:
+            for file in sorted((root / "index").iterdir())[number % 3 :: 3]:
+                file.unlink()
+
+        ask(At(number, remove), root, scan_missing=number % 2 == 0)
 
 
 def test_an_overview_states_the_first_available_offset_where_only_the_log_lost_files(tmp_path: Path) -> None:

@@ -12,17 +12,19 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from logdex.errors import VanishedError
 from logdex.io.env import Env
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.index_file.index_file import IndexFile
 from logdex.rocketmq.index_file.index_keys import message_key_hashes
-from logdex.rocketmq.read.keys.index_probe import IndexProbe, looks_for
+from logdex.rocketmq.read.keys.index_probe import CoveredPart, IndexProbe, looks_for
 from logdex.rocketmq.read.results import OffsetRange
 from logdex.rocketmq.scan.log_walk import STEPS_MAX, walk
 from logdex.rocketmq.settings.store_config import StoreConfig
@@ -73,11 +75,10 @@ def find_missing(
     keyless = keyless or KeylessParts()
     dialect, config = config.dialect, replace(config, dialect=replace(config.dialect, tags_in_index=tags))
     looks = looks_for(len(files))
-    covered = [
-        part
-        for file in files
-        for part in IndexProbe(file, log, dialect, tags=tags).parts(log.min_offset, valid_end, looks)
-    ]
+    covered: list[CoveredPart] = []
+    for file in files:
+        with suppress(VanishedError):  # a broker has removed it since it was listed, so it covers nothing
+            covered += IndexProbe(file, log, dialect, tags=tags).parts(log.min_offset, valid_end, looks)
     covered.sort(key=lambda part: (part.first.offset, part.last.end))
     missing: list[OffsetRange] = []
     at, offset = log.min_offset, -1  # covered up to `at`, but for the last message, at `offset`, if it lacks keys
@@ -96,7 +97,20 @@ def find_missing(
             lacking = lacking if is_one else last.lacking
         at, offset = last.end, last.offset
     missing += _with_keys(log, keyless.behind(offset if lacking else at), valid_end, config, env, keyless)
-    return tuple(missing)
+    return tuple(_held(log, missing))
+
+
+def _held(log: CommitLog, missing: list[OffsetRange]) -> Iterator[OffsetRange]:
+    """Yields what is left of some ranges if a broker has removed files of the log since it was
+    listed."""
+    starts = [file.start_offset for file in log.files]
+    is_there = False  # from the first byte on that is, all are
+    for begin, end in missing:
+        while begin < end and not is_there:
+            is_there = not log.was_trimmed(begin)
+            begin = begin if is_there else next((start for start in starts if start > begin), end)
+        if begin < end:
+            yield begin, end
 
 
 def _with_keys(

@@ -8,10 +8,10 @@ and lower offsets, because entries are added in the order of the log.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from logdex.errors import CorruptError, LogdexError
+from logdex.errors import CorruptError, LogdexError, VanishedError
 from logdex.rocketmq.index_file.index_file import ChainEnd, IndexChain, IndexEntry, IndexFile
 from logdex.rocketmq.read.keys.entry_blocks import EntryBlocks
 from logdex.rocketmq.read.keys.key_question import KeyQuestion
@@ -19,6 +19,8 @@ from logdex.rocketmq.read.results import OffsetRange
 
 _TIME_DIFF_MAX_S = (1 << 31) - 1
 _CHAIN_READS_MAX = 8
+Trimmed = Callable[[int], bool]
+"""`CommitLog.was_trimmed` of the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +34,25 @@ class KeyIndex:
 
 
 def index_offsets(
-    files: Sequence[IndexFile], question: KeyQuestion, below: int, problems: list[LogdexError]
+    files: Sequence[IndexFile], was_trimmed: Trimmed, question: KeyQuestion, below: int, problems: list[LogdexError]
 ) -> Iterator[int]:
     """Yields the offsets below `below` of the entries that may match, descending. A file is read
-    only when it is needed. If a chain does not end properly, or leads into another one, an error is
-    added to `problems`, because entries may be lost."""
+    only when it is needed. If a chain does not end properly, or leads into another one, or a broker
+    has removed the file before its messages, an error is added to `problems`, because entries may
+    be lost."""
     for group in _apart(files):
-        walks = [_ChainWalk(file, question, below, problems).offsets() for file in group]
+        walks = [_walk(file, was_trimmed, question, below, problems) for file in group]
         yield from walks[0] if len(walks) == 1 else heapq.merge(*walks, reverse=True)
+
+
+def _walk(
+    file: IndexFile, was_trimmed: Trimmed, question: KeyQuestion, below: int, problems: list[LogdexError]
+) -> Iterator[int]:
+    try:
+        yield from _ChainWalk(file, question, below, problems).offsets()
+    except VanishedError as error:
+        if not was_trimmed(file.header.end_phy_offset):
+            problems.append(error)
 
 
 def _apart(files: Sequence[IndexFile]) -> Iterator[list[IndexFile]]:

@@ -130,7 +130,9 @@ class KeySearch:
     def _offsets(self) -> Iterator[int]:
         """Yields the physical offsets of messages that may be meant, descending."""
         source = self.source
-        indexed = index_offsets(source.index_service.files, self._question, self._below, self.problems)
+        indexed = index_offsets(
+            source.index_service.files, source.log.was_trimmed, self._question, self._below, self.problems
+        )
         if not (self.scan_missing and source.missing):
             yield from indexed
             return

@@ -41,7 +41,7 @@ class Index:
         self.problems: list[LogdexError] = []
 
     def walk(self, below: int = TIME_MAX_MS, question: KeyQuestion = HOT) -> Iterator[int]:
-        return index_offsets(self.files, question, below, self.problems)
+        return index_offsets(self.files, lambda _: False, question, below, self.problems)
 
     def __enter__(self) -> Index:
         self._stack = ExitStack()
