@@ -17,6 +17,8 @@ def narrowed(wanted: ReadFilter, topic: str, partition: int, conditions: Conditi
     may hold, None if there are none."""
     place = {"topic": topic, "partition": partition}
     keys = conditions.values("key")
+    if keys is not None and wanted.key is not None:
+        keys &= {wanted.key}
     if not all(conditions.hold(name, value) for name, value in place.items()) or (keys is not None and not keys):
         return None
     first, last = conditions.bounds("offset")

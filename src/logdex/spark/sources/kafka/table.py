@@ -36,7 +36,7 @@ OPTIONS = (
     *COMMON_OPTIONS,
     *SELECTING,
     *OFFSETS,
-    *("isolation.level", "kafka.isolation.level", "includeHeaders", "includeControl"),
+    *("key", "isolation.level", "kafka.isolation.level", "includeHeaders", "includeControl"),
     *format_settings(FORMAT),
 )
 
@@ -54,6 +54,8 @@ class LogDirTable:
         options = Options(SOURCE, given, OPTIONS)
         self.read = ReadOptions.of(options)
         env = self.read.env if self.read.storage else env
+        key = options.text("key")
+        self._key = None if key is None else key.encode()
         self._has_headers = options.boolean("includeHeaders", False)
         self._control = options.boolean("includeControl", False)
         levels = (READ_UNCOMMITTED, READ_COMMITTED)
@@ -186,5 +188,7 @@ class LogDirTable:
         of it is wanted."""
         if not wanted.hold("logDir", frozen.root):
             return None
-        read = ReadFilter(offset=frozen.begin, end_offset=frozen.end, control=self._control, isolation=self._isolation)
+        read = ReadFilter(
+            offset=frozen.begin, end_offset=frozen.end, control=self._control, isolation=self._isolation, key=self._key
+        )
         return narrowed(read, frozen.topic, frozen.partition, of_format(COLUMNS, wanted))

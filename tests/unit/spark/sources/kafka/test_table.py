@@ -15,6 +15,7 @@ from logdex.convert.columns.kafka import NAMES
 from logdex.errors import CorruptError, UsageError
 from logdex.frames.conditions import EQUAL, GREATER, Condition
 from logdex.kafka.batch.record import Record
+from logdex.kafka.key_index.build import build_key_index
 from logdex.kafka.log.log import Log
 from logdex.spark.sources.kafka.table import LogDirTable
 from tests.unit.spark.sources.kafka.small_logs import START_MS, places, write
@@ -237,3 +238,17 @@ def test_golden_directories(golden_log: Callable[[str], Path], isolation: str) -
         assert sorted(json.dumps([repr(row[name]) for name in fields]) for row in rows) == sorted(
             json.dumps([repr(row[name]) for name in fields]) for row in local
         )
+
+
+def test_a_key_is_an_option_and_a_condition(logs: Path) -> None:
+    assert places(rows_of(table(logs, key="k3"))) == {"events-0": [3], "orders-0": [3], "orders-1": [3]}
+    assert places(rows_of(table(logs, subscribe="events", key="k3"), Condition("key", EQUAL, b"k3"))) == {
+        "events-0": [3]
+    }
+    assert rows_of(table(logs, key="k3"), Condition("key", EQUAL, b"k4")) == []
+    assert rows_of(table(logs, key="nothing")) == []
+    whole = sum(part.size_bytes for part in plan_of(table(logs, key="k3")).parts)
+    for log in logs.glob("*/*.log"):
+        log.with_suffix(".keyindex").write_bytes(build_key_index(str(log)).tobytes())
+    assert sum(part.size_bytes for part in plan_of(table(logs, key="k3")).parts) < whole / 2
+    assert places(rows_of(table(logs, key="k3"))) == {"events-0": [3], "orders-0": [3], "orders-1": [3]}
