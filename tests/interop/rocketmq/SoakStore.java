@@ -15,13 +15,13 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
 /**
  * Puts messages into the real engine until its standard input is closed or it is killed.
  *
- * <pre>logdex.SoakStore --dir D --number FIRST [--rate MESSAGES_PER_SECOND] + geometry</pre>
+ * <pre>logdex.SoakStore --dir D --number FIRST [--rate MESSAGES_PER_SECOND] [--keep 1] + geometry</pre>
  *
  * The body of a message is "NUMBER " and a filler that the number decides; numbers go up by one. Every few seconds the
  * engine removes the oldest CommitLog files, with what is derived from them. It would also remove a file that it has not
  * dispatched yet, and would then put all later entries into the wrong places. So no next file is begun before all
  * messages are dispatched. Lines on standard output, flushed: {@code acked NUMBER}: the engine said PUT_OK of that
- * message and all before it.
+ * message and all before it. With {@code --keep 1} nothing is removed.
  */
 public final class SoakStore {
     private SoakStore() {
@@ -30,7 +30,8 @@ public final class SoakStore {
     public static void main(String[] argv) throws Exception {
         Args args = new Args(argv);
         MessageStoreConfig config = Geometry.config(args.need("dir"), args);
-        config.setFileReservedTime(0);
+        boolean keep = args.number("keep", 0) == 1;
+        config.setFileReservedTime(keep ? 72 : 0);
         config.setCleanResourceInterval(500);
         config.setDestroyMapedFileIntervalForcibly(1000);
         DefaultMessageStore store = Engine.create(config);
@@ -69,7 +70,7 @@ public final class SoakStore {
                     Thread.sleep(ahead / 1_000_000);
                 }
             }
-            if (System.nanoTime() - deleted > 4_000_000_000L) {
+            if (!keep && System.nanoTime() - deleted > 4_000_000_000L) {
                 deleted = System.nanoTime();
                 store.executeDeleteFilesManually();
             }

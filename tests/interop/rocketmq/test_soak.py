@@ -55,9 +55,9 @@ class Engine:
         self._class_paths[version] = compiled("SoakStore", version, self._peers, self._work / "classes")
 
     @contextmanager
-    def running(self, store: Path, version: str, end: str) -> Iterator[None]:
+    def running(self, store: Path, version: str, end: str, *options: str) -> Iterator[None]:
         command = [*java_command(self._class_paths[version], self._work), "logdex.SoakStore", "--dir", str(store)]
-        command += ["--number", str(self.acknowledged + 1), *GEOMETRY]
+        command += ["--number", str(self.acknowledged + 1), *GEOMETRY, *options]
         self.starts.add(self.acknowledged + 1)
         errors = self._work / "engine.stderr"
         with (

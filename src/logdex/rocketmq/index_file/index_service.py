@@ -136,7 +136,8 @@ class IndexService:
 
         Returns at most `max_num` offsets, and at most `cap` (the engine's maxMsgsNumBatch) unless
         it is None. Only hashes are compared, so messages with other keys may be among them.
-        `index_type` ``T`` searches for a tag (from 5.4.0 on).
+        `index_type` ``T`` searches for a tag (from 5.4.0 on). A file that a broker has removed
+        meanwhile is passed over.
         """
         key_hash = key_hash_of(topic, key, index_type)
         max_num = max_num if cap is None else min(max_num, cap)
@@ -170,11 +171,12 @@ class IndexService:
             if not len(rows):
                 break
             if file.is_time_matched(begin_ms, end_ms):
-                selection = file.select_many(hashes[rows], room[rows], begin_ms, end_ms)
-                counts = np.diff(selection.row_ends, prepend=0)
-                parts.append((rows, counts, selection.phy_offsets))
-                room[rows] -= counts
-                rows = rows[room[rows] > 0]
+                with suppress(VanishedError):
+                    selection = file.select_many(hashes[rows], room[rows], begin_ms, end_ms)
+                    counts = np.diff(selection.row_ends, prepend=0)
+                    parts.append((rows, counts, selection.phy_offsets))
+                    room[rows] -= counts
+                    rows = rows[room[rows] > 0]
             if file.header.begin_timestamp_ms < begin_ms:
                 break
         return QueryOffsetsResult(*_joined(len(hashes), parts), *self._last_update())
