@@ -29,7 +29,11 @@ def test_each_condition(conditions: list[Condition], expected: dict[str, Any]) -
 
 def test_a_filter_stays() -> None:
     wanted = ReadFilter(offset=7, end_offset=9, begin_ms=3, end_ms=8, key=b"k", isolation="read_committed")
-    conditions = [Condition("offset", GREATER, 2), Condition("timestamp_ms", LESS, 6), Condition("key", EQUAL, b"x")]
+    conditions = [
+        Condition("offset", GREATER, 2),
+        Condition("timestamp_ms", LESS, 6),
+        Condition("key", IN, (b"k", b"x")),
+    ]
     found = narrowed(wanted, "orders", 1, Conditions(tuple(conditions)))
     assert found == ReadFilter(offset=7, end_offset=9, begin_ms=3, end_ms=5, key=b"k", isolation="read_committed")
 
@@ -39,3 +43,7 @@ def test_a_filter_stays() -> None:
 )
 def test_nothing_is_left(impossible: Condition) -> None:
     assert narrowed(ReadFilter(), "orders", 1, Conditions((impossible,))) is None
+
+
+def test_no_record_has_two_keys() -> None:
+    assert narrowed(ReadFilter(key=b"k"), "orders", 1, Conditions((Condition("key", EQUAL, b"x"),))) is None
