@@ -313,8 +313,8 @@ def ask_with_spark(folder: Path) -> None:
     step(
         12,
         "The pipeline",
-        "Spark reads the broker's directory as a DataFrame, writes Parquet, and follows a store while another program "
-        "writes it. This is the program:",
+        "Spark reads the broker's directory as a DataFrame, writes Parquet, and follows a store while messages are put "
+        "into it. This is the program:",
     )
     print("\n" + textwrap.indent(PIPELINE.read_text("utf-8").split('"""\n', 2)[-1].strip(), "    "))
     print(f"\n$ python {PIPELINE.name}", flush=True)

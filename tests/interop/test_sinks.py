@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from logdex.spark.sources.options import camel_case
 from tests.interop.kafka import peer
 from tests.interop.rocketmq import engines
 from tests.interop.test_convert import SIZES, check_goes_on, check_served_by_kafka
@@ -16,12 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.needs_java, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
-OPTIONS = {
-    "mappedFileSizeCommitLog": SIZES["mapped_file_size_commit_log"],
-    "mappedFileSizeConsumeQueue": SIZES["mapped_file_size_consume_queue"],
-    "maxHashSlotNum": SIZES["max_hash_slot_num"],
-    "maxIndexNum": SIZES["max_index_num"],
-}
+OPTIONS = {camel_case(name): size for name, size in SIZES.items()}
 
 
 @pytest.mark.parametrize("version", engines.VERSIONS)

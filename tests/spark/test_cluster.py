@@ -20,6 +20,7 @@ from logdex.convert.stats import stats
 from logdex.convert.translate import convert
 from logdex.formats import detect, format_of
 from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
+from logdex.spark.sources.options import camel_case
 from logdex.testing.store_builder import write_commit_log
 from tests.directories import contents
 from tests.spark.cluster import spark_environ, spark_home, standalone
@@ -33,12 +34,7 @@ SIZES: dict[str, Any] = {
     "max_hash_slot_num": 101,
     "max_index_num": 300,
 }
-OPTIONS = {
-    "mappedFileSizeCommitLog": 64 << 10,
-    "mappedFileSizeConsumeQueue": 8000,
-    "maxHashSlotNum": 101,
-    "maxIndexNum": 300,
-}
+OPTIONS = {camel_case(name): size for name, size in SIZES.items()}
 """`SIZES` as options of the sources."""
 
 DRIVER = """
