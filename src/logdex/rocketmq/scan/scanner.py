@@ -41,7 +41,7 @@ WINDOW_MESSAGES = 16_384
 while they are used."""
 
 _LOOKS, _LOOKS_MAX = 5, 50
-"""How often one scan of a file, and one scanner in all, looks at bytes that a broker may be
+"""How often a place in a file, and one scan of a log in all, is looked at where a broker may be
 writing."""
 
 PART_BLOCK_BYTES, PART_BLOCK_BYTES_MAX = 1 << 12, 1 << 22
@@ -114,7 +114,8 @@ class Scanner:
         """The position in its file where the last scan of a file or part stopped."""
         self.trimmed: list[str] = []
         """The paths of the files that a broker removed before a `scan` came to them."""
-        self._looks, self._env = 0 if nobody_writes else _LOOKS_MAX, env
+        self._nobody_writes, self._env = nobody_writes, env
+        self._looks = 0 if nobody_writes else _LOOKS_MAX
         self._columns = make_columns(window_messages)
         places = [column.ctypes.data for column in self._columns]
         self._addresses = kernel.ColumnAddresses._make([*places, window_messages, self._columns.key_hash.size])
@@ -266,6 +267,7 @@ class Scanner:
 
         Returns the end of the log, which is then also in `end`.
         """
+        self._looks = 0 if self._nobody_writes else _LOOKS_MAX
         self.end = yield from self._scan(log, log.min_offset if start_offset is None else start_offset)
         return self.end
 
@@ -329,17 +331,32 @@ class Scanner:
 
     def _fill_shown(self, file: CommitLogFile, data: ByteArray, data_offset: int, stop: int) -> int:
         """Runs `_fill`, and again while a broker may be writing the last message: its properties
-        end in a zero byte, which no CRC covers."""
+        end in a zero byte, which no CRC covers. They may have been zeros before that byte was
+        looked at, so the message is read once more behind it."""
         state, columns, look = self._state, self._columns, 0
         begin = int(state[kernel.POSITION])
         while True:
             reason, last = self._fill(data, data_offset, stop), int(state[kernel.COUNT]) - 1
-            if last < 0 or not columns.properties_length[last]:
+            if last < 0 or not columns.properties_length[last] or self._nobody_writes:
                 return reason
             if data[self._end_of(last + 1) - 1 - data_offset] or not self._may_be_half_written(file, look):
-                return reason
+                return self._fill_last(data, data_offset, reason)
             state[kernel.POSITION], state[kernel.COUNT], state[kernel.KEY_COUNT] = begin, 0, 0
             look += 1
+
+    def _fill_last(self, data: ByteArray, data_offset: int, reason: int) -> int:
+        """Reads the last message of the columns again, behind which `_fill` stopped for `reason`.
+        Returns the reason to stop, which is another one if the message is not there any more."""
+        state, columns = self._state, self._columns
+        last = int(state[kernel.COUNT]) - 1
+        place = int(columns.position[last]) - data_offset
+        keys = int(columns.key_end[last - 1]) if last else 0
+        state[kernel.POSITION], state[kernel.COUNT], state[kernel.KEY_COUNT] = place, last, keys
+        found = self._fill(data, data_offset, place + 1)
+        if found != kernel.LIMIT:
+            return found
+        state[kernel.REASON] = reason
+        return reason
 
     def _fill(self, data: ByteArray, first_offset: int, stop: int) -> int:
         """Runs the kernel until the window is full or the part of the file ends, and adds new
