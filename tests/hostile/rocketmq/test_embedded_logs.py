@@ -14,7 +14,8 @@ import pytest
 from logdex.errors import MissingFileError
 from logdex.io.env import DEFAULT_ENV
 from logdex.rocketmq.commit_log.commit_log import CommitLog
-from logdex.rocketmq.rebuild.parts import ScanPart, scan_part
+from logdex.rocketmq.rebuild.parts import scan_part
+from logdex.rocketmq.scan.scan_part import ScanPart
 from logdex.rocketmq.scan.scanner import Scanner
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.verify import verify

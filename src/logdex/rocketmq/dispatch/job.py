@@ -27,9 +27,10 @@ from logdex.rocketmq.dispatch.report import StoreDispatchReport
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.index_file.name_zone import resolve_name_zone
 from logdex.rocketmq.rebuild.job import scan_task
-from logdex.rocketmq.rebuild.parts import PartScan, ScanPart, parallel_part_size, reachable_files, scan_part
+from logdex.rocketmq.rebuild.parts import PartScan, parallel_part_size, reachable_files, scan_part
 from logdex.rocketmq.rebuild.source import check_output
 from logdex.rocketmq.scan.log_walk import newest_written
+from logdex.rocketmq.scan.scan_part import ScanPart
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 FLUSH_BYTES = 64 << 20

@@ -26,15 +26,7 @@ from logdex.rocketmq.files.known_topics import KnownTopics
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.geometry.set_aside import settings_by_folder
 from logdex.rocketmq.index_file.name_zone import resolve_name_zone
-from logdex.rocketmq.rebuild.parts import (
-    PartScan,
-    ScanPart,
-    WholeLog,
-    join_parts,
-    parallel_part_size,
-    plan_parts,
-    scan_part,
-)
+from logdex.rocketmq.rebuild.parts import PartScan, WholeLog, join_parts, parallel_part_size, plan_parts, scan_part
 from logdex.rocketmq.rebuild.publish import Outputs, complete_output
 from logdex.rocketmq.rebuild.report import RebuildReport
 from logdex.rocketmq.rebuild.source import check_output, settle_unfinished
@@ -50,6 +42,7 @@ from logdex.rocketmq.rebuild.write import (
     write_index_file,
     write_queues,
 )
+from logdex.rocketmq.scan.scan_part import ScanPart
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 STAGE_DIR = "stage"

@@ -99,9 +99,7 @@ def derive_files(
         for window in scanner.scan(log, log.readable_from()):
             writer.put(window, scanner)
             if progress is not None:
-                last = window.count - 1
-                done = int(window.columns.position[last]) + int(window.columns.size[last]) - log.readable_from()
-                progress(scanner.messages, done)
+                progress(scanner.messages, window.end_offset - log.readable_from())
         writer.finish(report)
     assert scanner.end is not None  # the scan ran to its end
     return scanner.end

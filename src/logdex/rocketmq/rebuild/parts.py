@@ -16,7 +16,6 @@ import numpy as np
 
 from logdex.errors import VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.io.mapped.mapping import take_unreadable
 from logdex.jobs.tasks import group_parts
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.commit_log.log_end import LogEnd, next_file_or_end
@@ -24,8 +23,7 @@ from logdex.rocketmq.consume_queue.derive import ConsumeQueueDeriver
 from logdex.rocketmq.files.offset_files import was_trimmed
 from logdex.rocketmq.rebuild.stage import StageFile, StageWriter
 from logdex.rocketmq.rebuild.store_writer import index_window
-from logdex.rocketmq.scan.log_bytes import LogBytes
-from logdex.rocketmq.scan.resume import find_first
+from logdex.rocketmq.scan.scan_part import ScanPart
 from logdex.rocketmq.scan.scanner import Scanner, Window
 from logdex.rocketmq.scan.topic_table import QueueName
 from logdex.rocketmq.settings.store_config import StoreConfig
@@ -35,22 +33,6 @@ PART_SIZE_BYTES_MIN = 64 << 20
 PART_SIZE_BYTES_MAX = 1 << 30
 """The size of a broker's file. No task takes longer than a second or two."""
 PARTS_PER_CORE = 2
-
-
-@dataclass(frozen=True, slots=True)
-class ScanPart:
-    """The messages that begin in bytes [`begin`, `stop`) of a file. `found` states that a message
-    or the file begins at `begin`."""
-
-    file: CommitLogFile
-    begin: int
-    stop: int
-    found: bool
-
-    @property
-    def size_bytes(self) -> int:
-        """The size of the part."""
-        return self.stop - self.begin
 
 
 @dataclass(slots=True)
@@ -124,7 +106,7 @@ def scan_part(
     """Scans a part into a new stage file, one window at a time. `progress` is called with the
     (messages, bytes) of each window."""
     try:
-        first = part.begin if part.found else _first_of(part, env)
+        first = part.first_message(env)
     except VanishedError:
         first = part.begin  # the scan asks why it is not there
     if first is None:
@@ -146,7 +128,7 @@ def scan_part(
                 result.was_trimmed, at = True, part.stop
                 break
             _stage_window(window, scanner, deriver, stage, result)
-            before, at = at, _end_of(window)
+            before, at = at, window.end_offset - part.file.start_offset
             if progress is not None:
                 progress(window.count, at - before)
         result.stage = stage.finish()
@@ -154,19 +136,6 @@ def scan_part(
     if result.end is None and part.stop <= at < part.file.size_bytes:
         result.next = at
     return result
-
-
-def _first_of(part: ScanPart, env: Env) -> int | None:
-    with env.map_read(part.file.path) as mapped:
-        first = find_first(LogBytes(mapped.array, part.file.start_offset), part.begin, part.stop)
-        take_unreadable(mapped.array)  # the scan reports what cannot be read
-    return first
-
-
-def _end_of(window: Window) -> int:
-    """Returns the byte of the file after a window's last message."""
-    last = window.count - 1
-    return int(window.columns.position[last]) + int(window.columns.size[last]) - window.file.start_offset
 
 
 def _stage_window(

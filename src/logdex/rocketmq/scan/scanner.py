@@ -63,6 +63,21 @@ class Window:
     data_offset: int
     picked: kernel.Int64s | None = None
 
+    @property
+    def begin_offset(self) -> int:
+        """The physical offset of the first message."""
+        return int(self.columns.position[0])
+
+    @property
+    def end_offset(self) -> int:
+        """The physical offset after the last message."""
+        return int(self.columns.position[self.count - 1]) + int(self.columns.size[self.count - 1])
+
+    @property
+    def newest_ms(self) -> int:
+        """The greatest store time of a message."""
+        return int(np.max(self.columns.store_timestamp_ms[: self.count]))
+
     def places(self, rows: kernel.Int64s) -> kernel.Int64s:
         """Returns the position in `data` of each message of `rows`."""
         if self.picked is not None:
