@@ -11,7 +11,9 @@ import pytest
 
 import logdex.spark
 from logdex.formats import detect, format_of
+from logdex.rocketmq.verify import verify
 from tests.unit.kafka.verify.test_in_tasks import facts, harmed_logs
+from tests.unit.rocketmq.verify.test_in_tasks import SIZES, many
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,3 +41,17 @@ def test_findings_are_the_local_ones_and_a_data_frame(
         rows = spark.createDataFrame(report.to_arrow()).collect()
         assert [row.asDict() for row in rows] == [finding.to_json() for finding in local.findings]
         assert rows
+
+
+def test_a_store_in_several_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    """Small parts, so that there are several tasks, and a store of which not all is sound."""
+    root = many(tmp_path / "store")
+    log = sorted((root / "commitlog").iterdir())[1]
+    data = bytearray(log.read_bytes())
+    data[data.index(b"body ", 40_000)] ^= 1
+    log.write_bytes(data)
+    runner = logdex.spark.runner_of(spark)
+    report = verify(str(root), SIZES, runner=runner, cut_bytes=20_000)
+    assert report.findings
+    assert facts(report) == facts(verify(str(root), SIZES, cut_bytes=20_000))
+    assert runner.tasks > 4

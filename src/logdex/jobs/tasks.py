@@ -38,9 +38,10 @@ def threads_of(jobs: int | None, size_bytes: int) -> int:
     return 1 if size_bytes <= _SMALL_BYTES else min(os.cpu_count() or 1, JOBS_MAX)
 
 
-def progress_of(count: Count) -> Progress:
-    """Returns a `Progress` that passes on to `count` what is added to its running totals."""
-    said = [0, 0]
+def progress_of(count: Count, messages: int = 0, size_bytes: int = 0) -> Progress:
+    """Returns a `Progress` that passes on to `count` what is added to its running totals. It begins
+    behind `messages` and `size_bytes`, which were counted before."""
+    said = [messages, size_bytes]
 
     def progress(messages: int, size_bytes: int) -> None:
         more = max(messages - said[0], 0), max(size_bytes - said[1], 0)  # totals fall where a task looks again

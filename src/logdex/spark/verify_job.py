@@ -28,9 +28,10 @@ def verify(
     progress: Progress | None = None,
     **settings: Unpack[OpenSettings],
 ) -> VerifyReport:
-    """Checks what is at `path` on `spark`: the partitions of a Kafka log directory in parallel, a
-    RocketMQ store in one task. All workers must see it under this path, whose absolute form the
-    report has. Raises `MissingFileError` if one does not.
+    """Checks what is at `path` on `spark` in parallel: the partitions of a Kafka log directory, or
+    the parts of a RocketMQ store's CommitLog, which one more task puts together. All workers must
+    see it under this path, whose absolute form the report has. Raises `MissingFileError` if one
+    does not.
 
     The report is that of ``logdex verify``. ``spark.createDataFrame(report.to_arrow())`` is a
     DataFrame of its findings. `settings` are the keyword arguments of `logdex.open`. Raises what

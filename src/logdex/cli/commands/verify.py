@@ -27,11 +27,11 @@ if TYPE_CHECKING:
         "logdex verify store --check message-crc --check torn-tail",
         "logdex verify store/commitlog/00000000000000000000",
         "logdex verify logs",
-        "logdex verify logs --jobs 2",
+        "logdex verify store --jobs 2",
         notes="Reads everything and changes nothing. In a CommitLog file by itself the messages are checked, and no "
-        "index. The tasks of --jobs and --engine spark are groups of a log directory's partitions; a RocketMQ store "
-        "is one task. With --json there is one line per finding (with a `check`), one per piece of information (with "
-        "a `kind`), and the report as the last line.",
+        "index. The tasks of --jobs and --engine spark are groups of a log directory's partitions, or parts of a "
+        "RocketMQ store's CommitLog; the report does not depend on them. With --json there is one line per finding "
+        "(with a `check`), one per piece of information (with a `kind`), and the report as the last line.",
     )
 )
 @path_command

@@ -22,7 +22,8 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 _LOOKS = 6
 _LISTINGS_MAX = 10
 _HEAD_BYTES = 64
-_END_PHY_OFFSET = [field.name for field in INDEX_HEADER.fields].index("end_phy_offset")
+END_PHY_OFFSET = [field.name for field in INDEX_HEADER.fields].index("end_phy_offset")
+"""The place of that field in a header."""
 
 
 class AtStart:
@@ -45,7 +46,7 @@ class AtStart:
         if not is_unclean or env.is_file(root):
             return
         for path in index_file_paths(root, env):
-            self.index_headers[path] = _index_header(path, env)
+            self.index_headers[path] = index_header(path, env)
         self.checkpoint = checkpoint_bytes(root, env)
 
     def find_end(self, log: CommitLog, config: StoreConfig) -> None:
@@ -53,7 +54,7 @@ class AtStart:
         has removed a file since."""
         if not self.is_unclean:
             return
-        known = [header[_END_PHY_OFFSET] for header in self.index_headers.values() if header]
+        known = [header[END_PHY_OFFSET] for header in self.index_headers.values() if header]
         for _ in range(_LISTINGS_MAX):
             try:
                 end = find_valid_end(log, known, config, look_behind=False, env=self._env).end
@@ -108,7 +109,7 @@ class AtStart:
         return (
             self._env.lock_is_held(StorePaths(self._root).lock) is True
             or self.has_grown(log)
-            or any(_index_header(path, self._env) != header for path, header in headers)
+            or any(index_header(path, self._env) != header for path, header in headers)
         )
 
 
@@ -123,7 +124,8 @@ def checkpoint_bytes(root: str, env: Env) -> bytes | None:
     return None
 
 
-def _index_header(path: str, env: Env) -> tuple[int, ...]:
+def index_header(path: str, env: Env) -> tuple[int, ...]:
+    """Returns the header fields of an IndexFile, none if it cannot be read or is too short."""
     try:
         with env.open_read(path) as file:
             data = file.read_at(0, INDEX_HEADER.size_bytes)

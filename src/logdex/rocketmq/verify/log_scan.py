@@ -6,10 +6,10 @@ after it if more messages follow.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
-from logdex.errors import UnreadableError, VanishedError
+from logdex.errors import TruncatedError, UnreadableError, VanishedError
 from logdex.io.env import Env
 from logdex.io.mapped.mapping import take_unreadable
 from logdex.io.mapped.partly_loaded import load
@@ -18,24 +18,15 @@ from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.commit_log.log_end import EndKind, LogEnd, next_file_or_end, unreadable_end, zeros_at
 from logdex.rocketmq.scan.log_bytes import LogBytes, data_end_of
 from logdex.rocketmq.scan.resume import Named, find_behind
-from logdex.rocketmq.scan.scanner import Scanner, Window
+from logdex.rocketmq.scan.scanner import Scanner
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.at_start import AtStart
 from logdex.rocketmq.verify.checks import CUT_AT_START, DAMAGE_TEXTS, RESTORE, Collector, check_of
 from logdex.rocketmq.verify.damage import OFFSET_MAX, Damage
+from logdex.rocketmq.verify.filler import blank_of
 from logdex.rocketmq.verify.misnamed import well_named
+from logdex.rocketmq.verify.proven.runs import CUT_BYTES, ProvenRun, Step, Stepping
 from logdex.rocketmq.verify.small_files import check_foreign
-
-
-def _blank_of(file: CommitLogFile, position: int, head: bytes) -> tuple[int, int]:
-    """Returns the size and the magic of a filler with the bytes `head`. Raises `UnreadableError` if
-    the file was truncated meanwhile and has fewer."""
-    if len(head) < BLANK.size_bytes:
-        size = position + len(head)
-        end = position + BLANK.size_bytes
-        raise UnreadableError(path=file.path, position=size, end_position=end, size_bytes=size)
-    size, magic = BLANK.struct.unpack(head)
-    return size, magic
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +52,9 @@ class LogPass:
         env: Env,
         named: Named | None = None,
         at_start: AtStart | None = None,
+        *,
+        cut_bytes: int = CUT_BYTES,
+        runs: Sequence[ProvenRun] = (),
     ) -> None:
         self.log = log
         self.damage = Damage()
@@ -70,6 +64,7 @@ class LogPass:
         self.end: LogEnd | None = None
         """The end of the log after its last readable message; set when the pass is complete."""
         self.scanner = Scanner(config, env=env, unreadable_is_damage=True)
+        self.steps = Stepping(self.scanner, cut_bytes, runs)
         self._config = config
         self._out = out
         self._env = env
@@ -81,8 +76,8 @@ class LogPass:
         self._elsewhere: frozenset[int] = frozenset()
         """Where the messages of files with wrong names lie."""
 
-    def windows(self) -> Iterator[Window]:
-        """Yields windows of all readable messages."""
+    def windows(self) -> Iterator[Step]:
+        """Yields windows of all readable messages, and the runs that are stepped over."""
         check_foreign(self.log, self._out, self._env)
         previous: CommitLogFile | None = None
         files, self._elsewhere = well_named(self.log, self._out, self._env)
@@ -165,7 +160,7 @@ class LogPass:
         elif previous.size_bytes < self._config.mapped_file_size_commit_log and self._pending is None:
             self.damage.add(previous.end_offset, file.start_offset)
 
-    def _file(self, file: CommitLogFile) -> Iterator[Window]:
+    def _file(self, file: CommitLogFile) -> Iterator[Step]:
         start: int | None = 0
         while start is not None:
             position = start
@@ -176,13 +171,12 @@ class LogPass:
                 except StopIteration as done:
                     stop: LogEnd | None = done.value
                     break
-                if self._is_new(int(window.columns.position[0])):
+                if self._is_new(window.begin_offset):
                     scanning.close()
                     stop = None
                     break
                 self._settle(file.start_offset + start)
-                last = window.count - 1
-                self.end_offset = int(window.columns.position[last]) + int(window.columns.size[last])
+                self.end_offset = window.end_offset
                 position = self.end_offset - file.start_offset
                 yield window
             at = file.start_offset + position if stop is None else stop.offset
@@ -200,20 +194,20 @@ class LogPass:
         if isinstance(end, LogEnd) and self.end is None:
             self.end = end
 
-    def _scan(self, file: CommitLogFile, start: int) -> Generator[Window, None, LogEnd | None]:
+    def _scan(self, file: CommitLogFile, start: int) -> Generator[Step, None, LogEnd | None]:
         """Scans a file from a position on. It stops where the log ended when the check began, if
         more was written since."""
         end_offset = None if self._at_start is None else self._at_start.end_offset
         if self._at_start is not None and end_offset is not None and file.start_offset <= end_offset < file.end_offset:
             limit = end_offset - file.start_offset
             if start < limit:
-                stop = yield from self.scanner.scan_file(file, start, limit)
+                stop = yield from self.steps.scan_file(file, start, limit)
                 if stop is not None or self.scanner.stopped_at < limit:
                     return stop
                 start = self.scanner.stopped_at
             if start == limit and self._is_new(end_offset):
                 return None
-        return (yield from self.scanner.scan_file(file, start))
+        return (yield from self.steps.scan_file(file, start))
 
     def _is_new(self, offset: int, *, wait: bool = False) -> bool:
         """Whether what is at a physical offset is none of the log that is checked, because a broker
@@ -253,7 +247,7 @@ class LogPass:
         self._settle(file.start_offset + position)
         self.end_offset = file.end_offset
         with self._env.open_read(file.path) as opened:
-            size, _ = _blank_of(file, position, opened.read_at(position, BLANK.size_bytes))
+            size, _ = blank_of(file, position, opened.read_at(position, BLANK.size_bytes))
         if size != file.size_bytes - position:
             self._out.find(
                 "filler",
@@ -291,7 +285,10 @@ class LogPass:
         at, left = end.position, file.size_bytes - end.position
         if left < BLANK.size_bytes or file.size_bytes != self._config.mapped_file_size_commit_log:
             return False
-        size, magic = _blank_of(file, at, self.log.read(end.offset, BLANK.size_bytes))
+        try:
+            size, magic = blank_of(file, at, self.log.read(end.offset, BLANK.size_bytes))
+        except (TruncatedError, UnreadableError):  # the file has become shorter, or is unreadable there
+            return False
         if size != left or magic in (MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2):
             return False
         self._out.find(

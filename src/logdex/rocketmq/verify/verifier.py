@@ -12,8 +12,6 @@ from collections.abc import Collection
 from functools import partial
 from typing import NamedTuple
 
-import numpy as np
-
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
 from logdex.jobs import look_again
@@ -25,6 +23,7 @@ from logdex.jobs.work_time import work_seconds
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.named_messages import NamedMessages
 from logdex.rocketmq.files.store_files import StorePaths
+from logdex.rocketmq.scan.scanner import Scanner, Window
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.at_start import AtStart, checkpoint_bytes
 from logdex.rocketmq.verify.checks import Collector
@@ -32,7 +31,9 @@ from logdex.rocketmq.verify.damage import OFFSET_MAX
 from logdex.rocketmq.verify.index.index_set import IndexSet
 from logdex.rocketmq.verify.log_scan import LogPass
 from logdex.rocketmq.verify.messages import check_messages
-from logdex.rocketmq.verify.queue_set import QueueSet
+from logdex.rocketmq.verify.proven.prove import prove
+from logdex.rocketmq.verify.proven.runs import CUT_BYTES, ProvenRun, Step
+from logdex.rocketmq.verify.queues.queue_set import QueueSet
 from logdex.rocketmq.verify.small_files import check_abort_and_lock, check_checkpoint, check_config, check_directories
 
 BETWEEN_LOOKS = 2.5
@@ -49,11 +50,15 @@ def verify(
     checks: Collection[str] | None = None,
     flags: str = "",
     runner: Runner | None = None,
+    cut_bytes: int = CUT_BYTES,
 ) -> VerifyReport:
     """Checks the store at `root`, or one CommitLog file by itself, and returns the report. `checks`
     (keys of `CHECKS`) limits which checks are reported, `max_findings` how many findings. The
-    commands that repair what is found end with `flags`. On `runner`, the store is one task, because
-    a message is held against the queues and IndexFiles of all messages before it.
+    commands that repair what is found end with `flags`.
+
+    With several cores, tasks on `runner` first prove what they can of parts of the log. One more
+    task then checks all, and steps over what was proven, so that the report is the same with any
+    number of tasks. Parts begin at multiples of `cut_bytes`.
 
     Raises `MissingFileError` or `NotAStoreError` if the log cannot be opened, `UsageError` for an
     unknown check, and `StorageError` if the system refuses to read a file. Damage is reported and
@@ -62,10 +67,32 @@ def verify(
     If a broker starts on the store meanwhile, the store is checked again. If a broker writes to it,
     a finding counts only if a second look has it as well.
     """
+    started = work_seconds()
     runner = LocalRunner(progress) if runner is None else runner
-    task = _Task(str(root).rstrip("/") or "/", config, max_findings, None if checks is None else tuple(checks), flags)
+    root, wanted = str(root).rstrip("/") or "/", None if checks is None else tuple(checks)
+    task = _Task(root, config, max_findings, wanted, flags, cut_bytes)
+    if runner.cores > 1:
+        Collector(root, max_findings, wanted)  # so that an unknown check is refused at once
+        before = _Before.of(root, env)
+        task = task._replace(before=before, runs=tuple(prove(runner, root, config, cut_bytes, env)))
     [report] = runner.run("verify", partial(_check_store, env), [task])
+    report.seconds = work_seconds() - started
     return report
+
+
+class _Before(NamedTuple):
+    """Whether a store was not shut down cleanly, and the bytes of its checkpoint."""
+
+    is_unclean: bool
+    checkpoint: bytes | None
+
+    @staticmethod
+    def of(root: str, env: Env) -> _Before:
+        return _Before(env.exists(StorePaths(root).abort), checkpoint_bytes(root, env))
+
+    def still_holds(self, now: _Before) -> bool:
+        """Whether no broker has started since."""
+        return self == now or (self.is_unclean and now.is_unclean)
 
 
 class _Task(NamedTuple):
@@ -74,20 +101,28 @@ class _Task(NamedTuple):
     max_findings: int
     checks: tuple[str, ...] | None
     flags: str
+    cut_bytes: int
+    before: _Before | None = None
+    runs: tuple[ProvenRun, ...] = ()
+    """What was proven since `before`."""
 
 
 def _check_store(env: Env, task: _Task, attempt: str, count: Count) -> VerifyReport:
     """Checks a store, again if a broker starts on it or writes to it."""
-    started = work_seconds()
-    root = task.root
-    progress = progress_of(count)
+    root, runs = task.root, task.runs
+    progress = progress_of(
+        count, sum(run.messages for run in runs), sum(run.end_offset - run.begin_offset for run in runs)
+    )
     first: VerifyReport | None = None
     for _ in range(look_again.LOOKS_MAX):
         out = Collector(root, task.max_findings, task.checks, task.flags)
-        before = checkpoint_bytes(root, env)
-        is_unclean = check_abort_and_lock(root, out, env)
-        report, has_changed = _look(root, task.config, out, env, progress, is_unclean=is_unclean)
-        if not is_unclean and (env.exists(StorePaths(root).abort) or checkpoint_bytes(root, env) != before):
+        checkpoint = checkpoint_bytes(root, env)
+        before = _Before(check_abort_and_lock(root, out, env), checkpoint)
+        if task.before is not None and not task.before.still_holds(before):
+            runs = ()
+        report, has_changed = _look(task._replace(runs=runs), out, env, progress, is_unclean=before.is_unclean)
+        runs = ()  # what is looked at again is looked at as a whole
+        if not before.is_unclean and _Before.of(root, env) != before:
             continue  # a broker has started, and has perhaps ended again
         if first is None and has_changed and not report.is_sound:
             first = report
@@ -96,8 +131,18 @@ def _check_store(env: Env, task: _Task, attempt: str, count: Count) -> VerifyRep
         if first is not None and not first.truncated and not report.truncated:
             report.findings = _in_both(first.findings, report.findings)
         break
-    report.seconds = work_seconds() - started
     return report
+
+
+def _compare(step: Step, queues: QueueSet, index: IndexSet, scanner: Scanner) -> None:
+    """Compares what was derived from messages with them."""
+    if isinstance(step, ProvenRun):
+        queues.put_proven(step, scanner.table)
+        index.put_proven(step)
+        return
+    queues.put(step, scanner)
+    index.put(step)
+    scanner.index_tags(index.tags_in_index)
 
 
 def _in_both(first: list[Finding], second: list[Finding]) -> list[Finding]:
@@ -106,11 +151,10 @@ def _in_both(first: list[Finding], second: list[Finding]) -> list[Finding]:
     return [finding for finding in second if (finding.check, finding.path, finding.position) in places]
 
 
-def _look(
-    root: str, config: StoreConfig, out: Collector, env: Env, progress: Progress, *, is_unclean: bool
-) -> tuple[VerifyReport, bool]:
+def _look(task: _Task, out: Collector, env: Env, progress: Progress, *, is_unclean: bool) -> tuple[VerifyReport, bool]:
     """Checks the store as it is, running or not. Returns the report, and whether a broker has
     written to the store meanwhile."""
+    root, config = task.root, task.config
     at_start = AtStart(root, env, is_unclean=is_unclean)
     log = CommitLog.of_config(root, config, env=env)
     at_start.find_end(log, config)
@@ -118,18 +162,21 @@ def _look(
     if not log.is_one_file:
         check_directories(root, out, env)
     named = NamedMessages(root, config, env)
-    scan = LogPass(log, config, out, env, None if log.is_one_file else named, at_start)
+    scan = LogPass(
+        *(log, config, out, env, None if log.is_one_file else named, at_start), cut_bytes=task.cut_bytes, runs=task.runs
+    )
     queues = QueueSet(root, config, log, scan.damage, out, env, is_unclean=is_unclean)
     index = IndexSet(root, config, log, scan.damage, out, env, at_start)
     newest_ms = 0
+    if not log.is_one_file:
+        scan.steps.accepts = lambda run: index.fits(run) and queues.fits(run, scan.scanner.table)
     try:
-        for window in scan.windows():
-            check_messages(window, out)
+        for step in scan.windows():
+            if isinstance(step, Window):
+                check_messages(step, out)
             if not log.is_one_file:
-                queues.put(window, scan.scanner)
-                index.put(window)
-                scan.scanner.index_tags(index.tags_in_index)
-            newest_ms = max(newest_ms, int(np.max(window.columns.store_timestamp_ms[: window.count])))
+                _compare(step, queues, index, scan.scanner)
+            newest_ms = max(newest_ms, step.newest_ms)
             progress(scan.scanner.messages, scan.end_offset - log.min_offset)
         if log.is_one_file:
             out.info("one-file", root, "one CommitLog file: checked against itself, not against queues and IndexFiles")

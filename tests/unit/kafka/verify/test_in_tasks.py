@@ -72,8 +72,8 @@ def test_progress_reaches_what_was_read(tmp_path: Path) -> None:
 class Elsewhere(LocalRunner):
     """Runs tasks on a machine that does not have the logs."""
 
-    def __init__(self, logs: Path) -> None:
-        super().__init__()
+    def __init__(self, logs: Path, jobs: int = 1) -> None:
+        super().__init__(jobs=jobs)
         self.logs = logs
 
     def run(self, name: str, function: Any, tasks: Any) -> list[Any]:

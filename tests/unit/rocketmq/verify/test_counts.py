@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from logdex.rocketmq.index_file.index_file import IndexFile
-from logdex.rocketmq.verify import VerifyReport, queue_check, verify
+from logdex.rocketmq.verify import VerifyReport, verify
+from logdex.rocketmq.verify.queues import left_over
 from tests.unit.rocketmq.verify.test_verify import SMALL, built, messages
 
 
@@ -24,7 +25,7 @@ def without_entries(root: Path) -> None:
 def test_messages_without_an_entry_yet_are_no_findings_however_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_check, "LEFT_OVER_MAX", 10)
+    monkeypatch.setattr(left_over, "LEFT_OVER_MAX", 10)
     root = built(tmp_path, messages(60))
     without_entries(root)
     (root / "abort").write_bytes(b"1")
@@ -35,7 +36,7 @@ def test_messages_without_an_entry_yet_are_no_findings_however_many(
 
 
 def test_only_requested_checks_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_check, "LEFT_OVER_MAX", 10)
+    monkeypatch.setattr(left_over, "LEFT_OVER_MAX", 10)
     root = built(tmp_path, messages(60))
     without_entries(root)
     assert counted(verify(str(root), SMALL)) == 60
@@ -51,7 +52,7 @@ def test_entries_without_a_message_are_counted_to_the_last(tmp_path: Path, monke
     first = sorted(queue.iterdir())[0].read_bytes()
     (queue / f"{1400:020d}").write_bytes(first)  # ten entries at queue offsets that the log does not have
     for most in (3, 100):
-        monkeypatch.setattr(queue_check, "LEFT_OVER_MAX", most)
+        monkeypatch.setattr(left_over, "LEFT_OVER_MAX", most)
         report = verify(str(root), SMALL, checks=["consume-queue-extra-entry"])
         assert counted(report) == 10
 

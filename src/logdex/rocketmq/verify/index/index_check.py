@@ -22,6 +22,7 @@ from logdex.rocketmq.verify.checks import Collector
 from logdex.rocketmq.verify.index.index_disk import IndexDisk, IndexRows
 
 _SLOTS_CHUNK = 1 << 20
+_PROVEN_ROWS = 1 << 16
 _NEW_ENTRIES_MAX = 100_000
 """How many entries of a chain may have been put while the file was checked."""
 TimeSuspect = Callable[[int, int, int], None]
@@ -62,6 +63,17 @@ class _Derived:
         self.state.place = 0, 0
         derive_index(self._array, self._block, self._config, window, self.state, self.next + count, skip_known=False)
         return self._block[: count * size].view(INDEX_ENTRY.dtype)
+
+
+def wrong_times(
+    config: StoreConfig, store_ms: npt.NDArray[np.int64], begin_ms: int, found: npt.NDArray[np.int32]
+) -> int:
+    """Returns how many of the times in `found`, of entries behind the first one, differ from those
+    derived with `begin_ms`."""
+    trial = _Derived(replace(config, max_hash_slot_num=1), IndexHeader(index_count=2))
+    trial.begin_at(begin_ms)
+    derived = trial.put(np.zeros(len(store_ms), np.int32), np.zeros(len(store_ms), np.int64), store_ms)
+    return int((derived["time_diff_s"] != found).sum())
 
 
 class SlotCounting:
@@ -172,6 +184,21 @@ class IndexCheck:
             rest = rows.part(behind_first, len(key_hash))
             self._compare(rest, key_hash[behind_first:], offsets[behind_first:], rest_ms, begin_ms)
 
+    def fits(self, first: int, end: int) -> bool:
+        """Whether the entries [first, end), proven with the time in the header, are the next
+        ones."""
+        is_there = self.next == first > 1 and self.room(end - first) == end - first and end <= self.disk.end
+        return is_there and self._first_ms in (None, self.disk.header[0])
+
+    def put_proven(self, end: int, last_ms: int) -> None:
+        """Adds the entries up to `end`, which are those that they should be except for their links.
+        The message of the last one was stored at `last_ms`."""
+        while self.next < end:
+            rows = self.disk.rows(self.next, min(_PROVEN_ROWS, end - self.next))
+            times = np.zeros(len(rows.key_hash), np.int64)
+            self._check_links(rows, self._derived.put(rows.key_hash, rows.phy_offset, times))
+        self.end_ms = last_ms
+
     def _compare(
         self,
         rows: IndexRows,
@@ -231,18 +258,12 @@ class IndexCheck:
             return first_ms
         self._is_begin_sure = True
         found = rows.time_diff_s[others]
-        if self._misfits(store_ms[others], stated_ms, found) >= self._misfits(store_ms[others], first_ms, found):
+        wrong = [wrong_times(self._config, store_ms[others], begin_ms, found) for begin_ms in (stated_ms, first_ms)]
+        if wrong[0] >= wrong[1]:
             return first_ms
         self._suspect(first_offset, first_ms, (stated_ms - first_ms) // 1000)
         self._first_ms = None
         return stated_ms
-
-    def _misfits(self, store_ms: npt.NDArray[np.int64], begin_ms: int, found: npt.NDArray[np.int32]) -> int:
-        """Returns how many of the times in `found` differ from those derived with `begin_ms`."""
-        trial = _Derived(replace(self._config, max_hash_slot_num=1), IndexHeader(index_count=2))
-        trial.begin_at(begin_ms)
-        derived = trial.put(np.zeros(len(store_ms), np.int32), np.zeros(len(store_ms), np.int64), store_ms)
-        return int((derived["time_diff_s"] != found).sum())
 
     def _check_times(
         self,

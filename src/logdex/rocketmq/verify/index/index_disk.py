@@ -74,6 +74,10 @@ class IndexDisk:
         row: np.void = self._rows[index]
         return row
 
+    def offset_of(self, index: int) -> int:
+        """Returns the physical offset in one entry."""
+        return int(self._rows[index]["phy_offset"])
+
     def require_readable(self) -> None:
         """Raises `UnreadableError` if bytes that were used so far cannot be read."""
         require_no_faults(self._mapped.array)

@@ -24,9 +24,10 @@ from logdex.rocketmq.verify.checks import Collector
 from logdex.rocketmq.verify.damage import Damage
 from logdex.rocketmq.verify.index.index_check import IndexCheck, SlotCounting
 from logdex.rocketmq.verify.index.index_disk import IndexDisk, IndexRows
-from logdex.rocketmq.verify.index.keys_without_entries import KeysWithoutEntries
+from logdex.rocketmq.verify.index.keys_without_entries import KeyRange, KeysWithoutEntries
 from logdex.rocketmq.verify.index.log_keys import LogKeys
 from logdex.rocketmq.verify.index.unmatched_entries import UnmatchedEntries
+from logdex.rocketmq.verify.proven.runs import ProvenRun
 
 _LOOK_AHEAD_ROWS = 4096
 _LAST_ROWS = 1 << 16
@@ -89,6 +90,32 @@ class IndexSet:
                 return None
             self._open(self._paths[self._place])
             self._place += 1
+
+    def fits(self, run: ProvenRun) -> bool:
+        """Whether the next entries are those at the beginning of a run."""
+        span, check = run.index, self._check
+        if run.tags_in_index != self.tags_in_index:
+            return False
+        if span is None:
+            return True
+        if not span.path:
+            return check is None and self._place == len(self._paths)
+        return check is not None and check.disk.path == span.path and check.fits(span.first, span.end)
+
+    def put_proven(self, run: ProvenRun) -> None:
+        """Takes a run that fits, as `put` takes its windows."""
+        span, check = run.index, self._check
+        if span is None:
+            return
+        if check is None:
+            if not self._is_excused:
+                self._lacks.add_behind(span.keys, self._directory, has_room=self._last_has_room)
+            return
+        try:
+            check.put_proven(span.end, span.keys.last_ms)
+            self._is_excused = False
+        except UnreadableError as error:
+            self._leave(error)
 
     def _open(self, path: str) -> None:
         self._out.files += 1
@@ -312,9 +339,9 @@ class IndexSet:
             return
         check = self._check
         if check is None:
-            self._lacks.add_behind(keys, start, end, self._directory, has_room=self._last_has_room)
+            self._lacks.add_behind(KeyRange.of(keys, start, end), self._directory, has_room=self._last_has_room)
             return
-        self._lacks.add(keys, start, end, check)
+        self._lacks.add(KeyRange.of(keys, start, end), check)
         if check.next == 1:
             check.forget_begin()
 

@@ -19,6 +19,7 @@ CommitLog.recoverAbnormally.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from logdex.errors import StoreError
 from logdex.io.env import Env
@@ -76,6 +77,28 @@ class _Lack:
     """The file before whose first entry they lie."""
 
 
+class KeyRange(NamedTuple):
+    """Consecutive keys: the physical offsets and store times of the messages of the first one and
+    the last one, and their number."""
+
+    first_offset: int
+    last_offset: int
+    first_ms: int
+    last_ms: int
+    number: int
+
+    @staticmethod
+    def of(keys: LogKeys, start: int, end: int) -> KeyRange:
+        """The keys [start, end) of a window."""
+        offset, store_ms = keys.offset[[start, end - 1]].tolist(), keys.store_ms[[start, end - 1]].tolist()
+        return KeyRange(*offset, *store_ms, end - start)
+
+    def extended(self, behind: KeyRange) -> KeyRange:
+        """Returns these keys with those behind them."""
+        number = self.number + behind.number
+        return self._replace(last_offset=behind.last_offset, last_ms=behind.last_ms, number=number)
+
+
 class KeysWithoutEntries:
     """Collects the missing keys of a store, in order. Not thread-safe."""
 
@@ -88,10 +111,10 @@ class KeysWithoutEntries:
         self._lacks: list[_Lack] = []
         self._newest_ms = 0
 
-    def add(self, keys: LogKeys, start: int, end: int, check: IndexCheck) -> None:
-        """Notes that the keys [start, end) have no entry before the next entry of `check`."""
+    def add(self, keys: KeyRange, check: IndexCheck) -> None:
+        """Notes that keys have no entry before the next entry of `check`."""
         position = check.disk.position(check.next)
-        if self._goes_on(keys, start, end, check.disk.path, position):
+        if self._goes_on(keys, check.disk.path, position):
             return
         following = None
         if check.next == 1:
@@ -105,32 +128,28 @@ class KeysWithoutEntries:
                 int((rows.phy_offset == begin_offset).sum()),
                 check.disk.header[_END_TIMESTAMP_MS],
             )
-        self._append(keys, start, end, (check.disk.path, position), following is None, following)
+        self._append(keys, (check.disk.path, position), following is None, following)
 
     def saw(self, end_ms: int) -> None:
         """Notes that a file ends with an entry of this time."""
         self._newest_ms = max(self._newest_ms, end_ms)
 
-    def add_behind(self, keys: LogKeys, start: int, end: int, directory: str, *, has_room: bool) -> None:
-        """Notes that the keys [start, end) have no entry and no file is behind them. `has_room` is
-        whether the last file has room for further entries."""
-        if not self._goes_on(keys, start, end, directory, 0):
-            self._append(keys, start, end, (directory, 0), has_room, None)
+    def add_behind(self, keys: KeyRange, directory: str, *, has_room: bool) -> None:
+        """Notes that keys have no entry and no file is behind them. `has_room` is whether the last
+        file has room for further entries."""
+        if not self._goes_on(keys, directory, 0):
+            self._append(keys, (directory, 0), has_room, None)
 
-    def _goes_on(self, keys: LogKeys, start: int, end: int, path: str, position: int) -> bool:
+    def _goes_on(self, keys: KeyRange, path: str, position: int) -> bool:
         last = self._lacks[-1] if self._lacks else None
         if last is None or (last.path, last.position) != (path, position):
             return len(self._lacks) >= _LACKS_MAX
-        last.end, last.end_ms = int(keys.offset[end - 1]), int(keys.store_ms[end - 1])
-        last.keys += end - start
+        last.end, last.end_ms = keys.last_offset, keys.last_ms
+        last.keys += keys.number
         return True
 
-    def _append(
-        self, keys: LogKeys, start: int, end: int, place: tuple[str, int], is_within: bool, following: _Next | None
-    ) -> None:
-        offsets = int(keys.offset[start]), int(keys.offset[end - 1])
-        times = int(keys.store_ms[start]), int(keys.store_ms[end - 1])
-        self._lacks.append(_Lack(*place, *offsets, *times, end - start, is_within, following))
+    def _append(self, keys: KeyRange, place: tuple[str, int], is_within: bool, following: _Next | None) -> None:
+        self._lacks.append(_Lack(*place, *keys, is_within, following))
 
     # -- what they mean ---------------------------------------------------------------------------
     def report(self, *, is_unclean: bool) -> None:

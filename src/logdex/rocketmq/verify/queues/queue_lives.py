@@ -62,6 +62,11 @@ class QueueLives:
                 self._settle(int(offsets[i + 1]))
         self._next = int(offsets[-1]) + 1
 
+    def see_span(self, first: int, end: int, first_physical: int) -> None:
+        """Takes in messages with the queue offsets [first, end)."""
+        self.see(np.arange(first, min(first + 2, end)), np.full(2, first_physical))
+        self._next = end
+
     def _settle(self, following: int) -> None:
         assert self._zero is not None
         before, physical_offset = self._zero

@@ -3,12 +3,14 @@ match within one queue are matched across queues at the end."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from logdex.errors import MissingFileError, StorageError, StoreError, UnreadableError
 from logdex.io.env import Env
 from logdex.io.open_files import OpenFiles
-from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, FILE_NAME_DIGITS
+from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY
 from logdex.primitives.shown import counted
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import discover_queues
@@ -16,11 +18,15 @@ from logdex.rocketmq.consume_queue.derive import ConsumeQueueDeriver
 from logdex.rocketmq.files.known_topics import KnownTopics
 from logdex.rocketmq.files.store_files import CONSUME_QUEUE_EXT_DIR, StorePaths, queue_folder
 from logdex.rocketmq.scan.scanner import Scanner, Window
+from logdex.rocketmq.scan.topic_table import TopicTable
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.checks import RESTORE, Collector
 from logdex.rocketmq.verify.damage import Damage
-from logdex.rocketmq.verify.queue_check import Extra, LeftOver, QueueCheck, Unplaced
-from logdex.rocketmq.verify.queue_disk import QueueDisk, fields_of, is_pre_blank, is_written
+from logdex.rocketmq.verify.proven.runs import ProvenRun, QueueSpan
+from logdex.rocketmq.verify.queues.left_over import Extra, LeftOver, Unplaced
+from logdex.rocketmq.verify.queues.queue_check import QueueCheck
+from logdex.rocketmq.verify.queues.queue_disk import QueueDisk, fields_of, is_pre_blank, is_written
+from logdex.rocketmq.verify.queues.queue_files import check_files
 
 _PUT_AGAIN = "the message is in the log, logdex cat shows it: put it again if consumers need it"
 _ENTRY = CONSUME_QUEUE_ENTRY.size_bytes
@@ -71,15 +77,39 @@ class QueueSet:
         """Compares the entries on disk with those derived from the messages of a window."""
         if not self._has_any:
             return
-        names = scanner.table.queues
         for number, offsets, entries in self._deriver.derive(window, scanner.table):
-            while len(self._queues) <= number:
-                name = names[len(self._queues)]
-                folder = queue_folder(name.topic, name.queue_id)
-                self._queues.append(None if folder is None else self._queue(folder))
-            queue = self._queues[number]
+            queue = self._numbered(number, scanner.table)
             if queue is not None:
                 queue.put(offsets, entries, window.file)
+
+    def _numbered(self, number: int, table: TopicTable) -> QueueCheck | None:
+        """Returns the queue with a number in the table of the scan, None if none can have its
+        name."""
+        while len(self._queues) <= number:
+            name = table.queues[len(self._queues)]
+            folder = queue_folder(name.topic, name.queue_id)
+            self._queues.append(None if folder is None else self._queue(folder))
+        return self._queues[number]
+
+    def _spans(self, run: ProvenRun, table: TopicTable) -> Iterator[tuple[QueueCheck, QueueSpan]]:
+        for name, span in run.queues.items():
+            queue = self._numbered(table.number_of(*name), table)
+            if queue is not None:
+                yield queue, span
+
+    def fits(self, run: ProvenRun, table: TopicTable) -> bool:
+        """Whether the messages of a run can be taken without their entries. `table` is that of the
+        scan; the queues that are new in the run are added to it."""
+        for name in run.names:
+            table.number_of(*name)
+        if bool(run.queues) != self._has_any:
+            return False
+        return all(queue.fits(span) for queue, span in self._spans(run, table))
+
+    def put_proven(self, run: ProvenRun, table: TopicTable) -> None:
+        """Takes a run that fits, as `put` takes its windows."""
+        for queue, span in self._spans(run, table):
+            queue.put_proven(span, run.file)
 
     def _queue(self, folder: str) -> QueueCheck:
         queue = self._by_folder.get(folder)
@@ -101,7 +131,7 @@ class QueueSet:
             self._by_folder[folder] = queue
             if disk is not None:
                 queue.lives.start = self._life_start(folder, disk)
-                self._check_files(disk)
+                check_files(disk, self._out, is_unclean=self._is_unclean)
         return queue
 
     def _find_unreadable(self, error: UnreadableError) -> None:
@@ -129,35 +159,6 @@ class QueueSet:
             return 0  # reported elsewhere
         is_its_own = message.queue_offset == at and queue_folder(message.topic, message.queue_id) == folder
         return message.physical_offset if is_its_own else 0
-
-    def _check_files(self, disk: QueueDisk) -> None:
-        self._out.files += len(disk.files)
-        expected: int | None = None
-        for file in disk.files:
-            if self._is_unclean and not file.size_bytes and file is disk.files[-1]:
-                text = "an empty file: a running broker makes it just now, or a crash left it without its entries"
-                self._out.info("consume-queue-file-size", file.path, text)
-            elif file.size_bytes != disk.file_size_bytes:
-                self._out.find(
-                    "consume-queue-file-size",
-                    file.path,
-                    file.size_bytes,
-                    "a ConsumeQueue file of another size",
-                    expected=disk.file_size_bytes,
-                    found=file.size_bytes,
-                    mend=f"{self._out.rebuild}; if all files are so long, state --mapped-file-size-consume-queue",
-                )
-            if expected is not None and file.start_offset > expected:
-                self._out.find(
-                    "consume-queue-gap",
-                    f"{disk.directory}/{expected:0{FILE_NAME_DIGITS}d}",
-                    0,
-                    "a ConsumeQueue file is missing, the queue goes on behind it",
-                    expected=f"{expected:0{FILE_NAME_DIGITS}d}",
-                    found=f"{file.start_offset:0{FILE_NAME_DIGITS}d}",
-                    mend=self._out.rebuild,
-                )
-            expected = file.start_offset + disk.file_size_bytes
 
     def finish(self, end_offset: int, messages: int) -> None:
         """Checks what is left after the end of the log, and the queues without messages."""

@@ -3,13 +3,9 @@ places without a message."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-
 import numpy as np
 import numpy.typing as npt
 
-from logdex.jobs import look_again
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, MESSAGE_HEAD
 from logdex.rocketmq.commit_log.commit_log import CommitLogFile
 from logdex.rocketmq.consume_queue.consume_queue import EXT_ADDRESS_MAX
@@ -17,101 +13,16 @@ from logdex.rocketmq.message.tags_code import SCHEDULE_TOPIC_NAME
 from logdex.rocketmq.settings.store_config import is_delay
 from logdex.rocketmq.verify.checks import RESTORE, Collector
 from logdex.rocketmq.verify.damage import Damage
-from logdex.rocketmq.verify.queue_disk import ENTRY_SIZE, QueueDisk, Rows, fields_of, is_pre_blank, is_written
-from logdex.rocketmq.verify.queue_lives import APPENDED_MAX, Appended, QueueLives
+from logdex.rocketmq.verify.proven.runs import QueueSpan
+from logdex.rocketmq.verify.queues.left_over import Extra, LeftOver, Unplaced
+from logdex.rocketmq.verify.queues.queue_disk import QueueDisk, Rows, fields_of, is_pre_blank, is_written
+from logdex.rocketmq.verify.queues.queue_lives import APPENDED_MAX, Appended, QueueLives
 
 _CHUNK_ROWS = 4096
 Mask = npt.NDArray[np.bool_]
 _AT_QUEUE_OFFSET = MESSAGE_HEAD.offset_of("queue_offset")
 _FIELDS = (("size", "consume-queue-size"), ("tags_code", "consume-queue-tags-code"))
 _DELAYED = f"{SCHEDULE_TOPIC_NAME.decode()}/"
-_QUEUE_OFFSET_MAX = (1 << 62) // ENTRY_SIZE
-LEFT_OVER_MAX = 100_000
-"""The maximum number of messages without their entry, and of entries without their message, that
-are kept to be matched at the end."""
-
-
-@dataclass(slots=True)
-class Unplaced:
-    """A message whose entry is not in its place."""
-
-    queue: QueueCheck
-    queue_offset: int
-    path: str
-    position: int
-    is_passed: bool
-    """Whether a higher queue offset was reached before."""
-    is_zero: bool
-    """Whether its place holds zeros."""
-
-    @property
-    def check(self) -> str:
-        """The name of the check that finds it."""
-        is_possible = 0 <= self.queue_offset <= _QUEUE_OFFSET_MAX
-        return "consume-queue-entry" if is_possible and not self.is_passed else "message-queue-offset"
-
-
-@dataclass(slots=True)
-class Extra:
-    """An entry at a place for which its queue has no message."""
-
-    queue: QueueCheck
-    queue_offset: int
-    physical_offset: int
-
-
-@dataclass(slots=True)
-class LeftOver:
-    """The messages and entries that matched in no queue. `unplaced` is by physical offset. Those
-    beyond `LEFT_OVER_MAX` are not kept, only counted."""
-
-    out: Collector
-    is_unclean: bool
-    """Whether the store was not shut down cleanly, so that messages may have no entry yet."""
-    log_was_trimmed: Callable[[int], bool] = lambda _: False
-    """Whether the CommitLog file of a physical offset was removed since it was listed."""
-    unplaced: dict[int, Unplaced] = field(default_factory=dict)
-    extras: list[Extra] = field(default_factory=list)
-    looks: int = 1000
-    """How many times entries may still be looked at again."""
-    behind: int = 0
-    """The number of messages that were not kept and may have no entry yet."""
-
-    def add_message(self, physical_offset: int, unplaced: Unplaced) -> None:
-        """Adds a message whose entry is not in its place."""
-        if len(self.unplaced) < LEFT_OVER_MAX:
-            self.unplaced[physical_offset] = unplaced
-        elif unplaced.queue.disk is None:
-            return  # the whole queue is missing, which is one finding
-        elif self.may_follow(unplaced):
-            self.behind += 1
-        else:
-            self.out.count(unplaced.check, 1)
-
-    def add_entry(self, extra: Extra) -> None:
-        """Adds an entry at a place for which its queue has no message."""
-        if len(self.extras) < LEFT_OVER_MAX:
-            self.extras.append(extra)
-        else:
-            self.out.count("consume-queue-extra-entry", 1)
-
-    def look_again(self) -> bool:
-        """Whether a broker may be writing an entry that differs, so that it is worth another look.
-        Waits for it. This is so a number of times."""
-        if not self.is_unclean or not self.looks:
-            return False
-        self.looks -= 1
-        look_again.pause(0.1)
-        return True
-
-    def was_trimmed(self, file: CommitLogFile | None) -> bool:
-        """Whether a broker has removed a file of the log meanwhile, and perhaps its messages'
-        entries."""
-        return self.is_unclean and file is not None and self.log_was_trimmed(file.start_offset)
-
-    def may_follow(self, unplaced: Unplaced) -> bool:
-        """Whether the entry of a message may be missing after an unclean shutdown."""
-        return self.is_unclean and unplaced.is_zero and not unplaced.is_passed
 
 
 def _differing(found: Rows, rows: Rows) -> npt.NDArray[np.int64]:
@@ -171,6 +82,22 @@ class QueueCheck:
             return
         for part, part_rows in zip(np.split(offsets, cuts), np.split(rows, cuts), strict=True):
             self._put_consecutive(self.disk, int(part[0]), part_rows)
+
+    def fits(self, span: QueueSpan) -> bool:
+        """Whether the messages of a span can be taken without their entries."""
+        if span.first_physical < self.lives.start or span.has_files != (self.disk is not None):
+            return False
+        return self.disk is not None or self.messages >= 2  # the first two are kept, to be matched
+
+    def put_proven(self, span: QueueSpan, file: CommitLogFile) -> None:
+        """Takes a span that fits, as `put` takes its messages and their entries."""
+        self.lives.see_span(span.first, span.end, span.first_physical)
+        self.messages += span.end - span.first
+        self.last_physical_offset, self._file = span.last_physical, file
+        if self.disk is not None:
+            if self.next < 0:
+                self._begin(self.disk, span.first, self.disk.read(span.first, 1)[0])
+            self._matched(self.disk, span.first, span.end)
 
     def _put_consecutive(self, disk: QueueDisk, first: int, rows: Rows) -> None:
         found = disk.read(first, len(rows))
