@@ -16,7 +16,7 @@ from logdex.io.env import DEFAULT_ENV
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.rebuild.parts import scan_part
 from logdex.rocketmq.scan.scan_part import ScanPart
-from logdex.rocketmq.scan.scanner import Scanner
+from logdex.rocketmq.scan.scanner import Scanner, Window
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.verify import verify
 from logdex.rocketmq.verify.checks import Collector
@@ -57,6 +57,7 @@ def read_behind_damage(log: Log, *named: object) -> list[int]:
     with CommitLog.of_store(str(log.root), file_size_bytes=FILE_SIZE) as commit_log:
         out = Collector(str(log.root), 10**6, None)
         for window in LogPass(commit_log, CONFIG, out, DEFAULT_ENV, *named).windows():  # type: ignore[arg-type]
+            assert isinstance(window, Window)
             found += window.columns.position[: window.count].tolist()
     return found
 

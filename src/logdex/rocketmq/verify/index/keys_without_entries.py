@@ -90,8 +90,9 @@ class KeyRange(NamedTuple):
     @staticmethod
     def of(keys: LogKeys, start: int, end: int) -> KeyRange:
         """The keys [start, end) of a window."""
-        offset, store_ms = keys.offset[[start, end - 1]].tolist(), keys.store_ms[[start, end - 1]].tolist()
-        return KeyRange(*offset, *store_ms, end - start)
+        offsets = int(keys.offset[start]), int(keys.offset[end - 1])
+        times = int(keys.store_ms[start]), int(keys.store_ms[end - 1])
+        return KeyRange(*offsets, *times, end - start)
 
     def extended(self, behind: KeyRange) -> KeyRange:
         """Returns these keys with those behind them."""
