@@ -6,28 +6,24 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import kafka_data, kafka_peer, stores
-from benchmarks.measure import Rates
+from benchmarks.measure import Rates, judged, remove
+from benchmarks.sparks_own_source import SCRIPT, works
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 CODECS = ("none", "lz4")
 PEER_COLUMNS = "key,value,topic,partition,offset,timestamp,timestampType"
 """The columns of Spark's own source."""
 PEER_RECORDS = 5_000_000
 
-
-def _works(frame: DataFrame, payload: str) -> dict[str, Callable[[], object]]:
-    return {
-        "count": frame.count,
-        "noop": lambda: frame.write.format("noop").mode("overwrite").save(),
-        "sumLength": lambda: frame.selectExpr(f"sum(length({payload}))").collect(),
-    }
+RATIO_BARS = {"none": 5.0, "lz4": 4.0}
+"""How many times as fast as Spark's own source, by codec."""
+BODIES_BAR_GB_S = 2.0
 
 
 def _session() -> Any:
@@ -47,12 +43,15 @@ def rocketmq_source(data: Path, repeats: int, name: str = "1k") -> list[dict[str
             reader = spark.read.format("rocketmq_store")
             frame = (reader if columns is None else reader.option("columns", columns)).load(str(root))
             size_bytes = spec.messages * spec.body
-            for work, call in _works(frame, "body").items():
-                rates = Rates(
-                    f"rocketmq_store {name}, {columns or 'all columns'}, {work}, GB/s of bodies", size_bytes, call
-                )
+            for work, call in works(frame, "body", data / "out").items():
+                what = f"rocketmq_store {name}, {columns or 'all columns'}, {work}, GB/s of bodies"
+                rates = Rates(what, size_bytes, call)
                 rates.measure(repeats)
-                rows.append({"what": rates.what, **rates.summary(1e9)})
+                row: dict[str, Any] = {"what": rates.what, **rates.summary(1e9)}
+                if (columns, work) == ("body", "noop"):
+                    row = judged(row, "median", rates.median / 1e9, BODIES_BAR_GB_S)
+                rows.append(row)
+    remove(data / "out")
     return rows
 
 
@@ -74,29 +73,29 @@ def _measured(
 ) -> list[dict[str, Any]]:
     frame = spark.read.format("kafka_log").options(subscribe=topic, columns=PEER_COLUMNS).load(path)
     count, rows = frame.count(), []
-    for work, call in _works(frame, "value").items():
+    output = Path(path).parent / "out"
+    for work, call in works(frame, "value", output).items():
         rates = Rates(f"kafka_log {codec}, {work}, M records/s", count, call)
         rates.measure(repeats)
         row: dict[str, Any] = {"what": rates.what, **rates.summary(1e6)}
-        theirs = peer.get(f"{work}RecordsPerSecond")
+        theirs = peer.get(work)
         if theirs:
-            row |= {"sparks_own": round(theirs / 1e6, 3), "ratio": round(rates.median / theirs, 2)}
+            row |= {"sparks_own": round(theirs / 1e6, 3)}
+            row = judged(row, "ratio", rates.median / theirs, RATIO_BARS[codec])
         rows.append(row)
+    remove(output)
     return rows
 
 
 def _peer(directory: Path, repeats: int) -> dict[str, dict[str, float]]:
     """What Spark's own source reads from a real broker on `directory`, by topic; nothing where it
     cannot run. The directory is made if it is missing."""
-    script = kafka_peer.PEERS / "kafka" / "spark_kafka_source.py"
-    if kafka_peer.why_missing() is not None or not script.is_file():
+    if kafka_peer.why_missing() is not None or not SCRIPT.is_file():
         return {}
-    command = [sys.executable, str(script), "--dir", str(directory), "--records", str(PEER_RECORDS)]
-    done = subprocess.run(
-        [*command, "--codecs", ",".join(CODECS), "--repeats", str(repeats)], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "benchmarks.sparks_own_source", str(directory), str(PEER_RECORDS)]
+    done = subprocess.run([*command, ",".join(CODECS), str(repeats)], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         print(f"  Spark's own source did not run: {done.stderr.strip()[-300:]}", file=sys.stderr)
         return {}
-    found: dict[str, dict[str, float]] = json.loads(done.stdout)["topics"]
+    found: dict[str, dict[str, float]] = json.loads(done.stdout.splitlines()[-1])
     return found

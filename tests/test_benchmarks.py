@@ -19,6 +19,8 @@ from benchmarks import (
     rocketmq_open,
     rocketmq_others,
     rocketmq_put,
+    spark_cost,
+    spark_export,
     spark_sources,
     stores,
     two_threads,
@@ -155,8 +157,27 @@ def test_sources_of_spark_are_measured(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setitem(stores.SPECS, "1k", stores.StoreSpec("1k", 200, 100))
     monkeypatch.setattr(peer, "why_missing", lambda: "not in this test")
     rows = spark_sources.rocketmq_source(tmp_path, 1) + spark_sources.kafka_source(tmp_path, 1, RECORDS)
-    assert len(rows) == 12
+    assert len(rows) == 16
     assert all(row["median"] >= 0 and "ratio" not in row for row in rows)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_jobs_of_spark_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The smaller store is the beginning of the larger one, and the key that is looked up is
+    found."""
+    monkeypatch.setitem(stores.SPECS, "1k", stores.StoreSpec("1k", 2_000, 100))
+    monkeypatch.setattr(peer, "why_missing", lambda: "not in this test")
+    monkeypatch.setattr(spark_cost, "CORES", (2,))
+    root = stores.ensure(stores.SPECS["1k"], tmp_path)
+    rebuild(str(root), str(root), StoreConfig(), in_place=True, sync=False)
+    rows = list(spark_cost.curve(tmp_path, 1, "1k", (1 << 16, 1 << 20)))
+    assert len(rows) == 4 * (2 + 1)
+    assert all(row["s_per_gib"] == row["s_per_gib"] for row in rows if row["what"].endswith("a line"))
+    rows = [*spark_export.exporting(tmp_path, 1, "1k"), *spark_export.looking_up(tmp_path, 1, "1k")]
+    assert [row["what"].split()[0] for row in rows] == ["export", "look", "look"]
+    assert all(row["ratio"] > 0 for row in rows)
 
 
 @pytest.mark.slow
