@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from logdex.arrow_text.cells import Cells, join
-from logdex.arrow_text.line_cells import choice_cells, shown_cells, shown_list_cells, shown_pair_cells, time_cells
+from logdex.arrow_text.cells import Cells, choice_cells, join
+from logdex.arrow_text.line_cells import shown_cells, shown_list_cells, shown_pair_cells, time_cells
 from logdex.cli.output import VALUE_SHOWN, human_time, shown, shown_start
 
 _ODD = "\x00\x1b\n\x7f\x80\x9f\xa0\u2027\u2028\u202e\u202f\u2065\u2066\u2069\u206aé注\U0001f600"

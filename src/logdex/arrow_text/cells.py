@@ -1,79 +1,156 @@
-"""Columns of Arrow as cells, texts one after the other, and cells joined to lines."""
+"""Columns of Arrow as cells, and cells joined to rows of text."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from logdex.kernels.common import cells as kernels
-from logdex.kernels.common.cells import Flags, Int64s
-
-ROWS = 2_048
-"""So many rows are written at a time, so that their text stays in the processor's cache."""
+from logdex.kernels.common.cells import Column, Flags, Int64s
+from logdex.kernels.common.digits import DIGITS_MAX
+from logdex.kernels.common.rows import put_rows
+from logdex.kernels.common.vectors import SLACK
 
 Text = npt.NDArray[np.uint8]
 
-_NONE = np.zeros(0, np.int64)
 _ALL_VALID = np.zeros(0, np.uint8)
 _NULL = "null"
+_SLACK = bytes(SLACK)
+_ROOMS_KEPT = 64
+
+
+class Literal(NamedTuple):
+    """A text as the kernels take it."""
+
+    data: Text
+    size: int
+
+    @property
+    def address(self) -> int:
+        """Where it begins."""
+        return int(self.data.ctypes.data)
 
 
 class Cells(NamedTuple):
-    """Texts one after the other, where each ends, and of each row the number of its text; empty if
-    there is one per row."""
+    """How the texts of a column are made.
+
+    `room` is how many bytes those of all rows take at most. `keeps` holds what the column has
+    addresses of. `is_same` states that all rows have the same text.
+    """
+
+    column: Column
+    room: int
+    keeps: tuple[Any, ...] = ()
+    is_same: bool = False
+
+
+class Texts(NamedTuple):
+    """Texts one after the other, and where each ends."""
 
     data: Text
     ends: Int64s
-    numbers: Int64s = _NONE
 
 
-@cache
-def literal(text: str) -> Text:
-    """Returns text as an array of bytes."""
-    return np.frombuffer(text.encode(), np.uint8)
+class Rooms:
+    """Memory for texts that are used and given back again and again, by several threads."""
+
+    def __init__(self) -> None:
+        self._free = deque[Text](maxlen=_ROOMS_KEPT)
+
+    def take(self, size: int) -> Text:
+        """Returns at least `size` bytes, which may hold anything."""
+        try:
+            found = self._free.pop()
+        except IndexError:
+            return np.empty(size, np.uint8)
+        return found if len(found) >= size else np.empty(size, np.uint8)
+
+    def give_back(self, text: memoryview) -> None:
+        """Takes back the memory of a text."""
+        made = text.obj
+        if isinstance(made, np.ndarray) and made.base is not None:
+            self._free.append(made.base)
 
 
-def join(literals: Sequence[str], cells: Sequence[Cells], rows: int) -> Cells:
-    """Joins the cells of each row, with a literal before each and one behind the last."""
-    behind = Cells(np.zeros(1, np.uint8), np.zeros(1, np.int64), np.zeros(rows, np.int64))
-    sizes, parts = np.zeros(rows, np.int64), [*zip(map(literal, literals), [*cells, behind], strict=True)]
-    for text, each in parts:
-        kernels.add_sizes(sizes, len(text), each.ends, each.numbers)
-    ends = np.cumsum(sizes)
-    places, out = ends - sizes, np.empty(max(int(ends[-1]) if rows else 0, 1), np.uint8)
-    for text, each in parts:
-        kernels.put_cells(
-            out.ctypes.data, places, text.ctypes.data, len(text), each.data.ctypes.data, each.ends, each.numbers
-        )
-    return Cells(out, ends)
+def literal(text: str | bytes) -> Literal:
+    """Returns a text as the kernels take it."""
+    data = text.encode() if isinstance(text, str) else text
+    return Literal(np.frombuffer(data + _SLACK, np.uint8), len(data))
 
+
+_literal = cache(literal)
+"""For texts of the program, not of a log."""
 
 Parts = Sequence[tuple[str, Cells]]
 """The cells of a line, each with the text before it."""
 
 
-def lines(batch: pa.RecordBatch, parts_of: Callable[[pa.RecordBatch], Parts], end: str) -> Iterator[memoryview]:
-    """Yields the rows of a batch as lines, in pieces."""
-    for at in range(0, batch.num_rows, ROWS):
-        part = batch.slice(at, ROWS)
-        literals, cells = zip(*parts_of(part), strict=True)
-        yield memoryview(join((*literals, end), cells, part.num_rows).data)  # type: ignore[arg-type]  # a buffer
+def join(literals: Sequence[str], cells: Sequence[Cells], rows: int) -> Texts:
+    """Joins the cells of each row, with a literal before each and one behind the last."""
+    table, room = _table([*map(_literal, literals)], cells, rows)
+    out, ends = np.empty(room, np.uint8), np.empty(rows, np.int64)
+    put_rows(table.ctypes.data, len(table), rows, out.ctypes.data, ends.ctypes.data)
+    return Texts(out, ends)
 
 
+def lines(
+    batch: pa.RecordBatch, parts_of: Callable[[pa.RecordBatch], Parts], end: str, rooms: Rooms | None = None
+) -> memoryview:
+    """Returns the rows of a batch as lines. Whoever has used them may give their memory back to
+    `rooms`."""
+    if not batch.num_rows:
+        return memoryview(b"")
+    texts, cells = zip(*parts_of(batch), strict=True)
+    before, cells = _without_same((*texts, end), cells)
+    rows = batch.num_rows
+    table, room = _table(before, cells, rows)
+    out = (rooms or Rooms()).take(room)
+    size = put_rows(table.ctypes.data, len(table), rows, out.ctypes.data, 0)
+    return memoryview(out[:size])  # type: ignore[arg-type]  # a buffer
+
+
+def _table(before: Sequence[Literal], cells: Sequence[Cells], rows: int) -> tuple[Int64s, int]:
+    """Returns the table of columns for the kernel, and how much room its text needs."""
+    columns = [
+        each.column._replace(literal=text.address, literal_size=text.size)
+        for text, each in zip(before, [*cells, Cells(Column(kernels.NOTHING), 0)], strict=True)
+    ]
+    room = rows * sum(text.size for text in before) + sum(each.room for each in cells) + SLACK
+    return np.array(columns, np.int64), room
+
+
+def _without_same(literals: Sequence[str], cells: Sequence[Cells]) -> tuple[list[Literal], list[Cells]]:
+    """Returns the literals and cells of rows, in which cells that are the same in all rows are
+    parts of the literals."""
+    before, kept, first = list[Literal](), list[Cells](), 0
+    for place in range(len(literals)):
+        if place < len(cells) and cells[place].is_same:
+            continue
+        if place == first:
+            before.append(_literal(literals[place]))
+        else:
+            texts = join(literals[first : place + 1], cells[first:place], 1)
+            before.append(literal(texts.data[: texts.ends[0]].tobytes()))
+        kept += cells[place : place + 1]
+        first = place + 1
+    return before, kept
+
+
+# -- columns of Arrow ------------------------------------------------------------------------------
 def valid_of(array: pa.Array) -> Flags:
     """Returns which elements are not null; empty if none is."""
     return np.asarray(array.is_valid()).astype(np.uint8) if array.null_count else _ALL_VALID
 
 
-def offsets_of(array: pa.Array) -> Int64s:
+def offsets_of(array: pa.Array) -> npt.NDArray[np.int32]:
     """Returns the offsets of texts or lists."""
-    offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)
-    return offsets.astype(np.int64)
+    return np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)
 
 
 def elements_of(array: pa.Array, column: pa.Array) -> pa.Array:
@@ -83,52 +160,106 @@ def elements_of(array: pa.Array, column: pa.Array) -> pa.Array:
     return column.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
 
 
-def address_of(array: pa.Array) -> int:
-    """Returns where the bytes of texts begin."""
-    data = array.buffers()[2]
-    return 0 if data is None else int(data.address)
+def bytes_cells(kind: int, array: pa.Array, room: int, *, before: str = "", null: str = _NULL, option: int = 0) -> Cells:
+    """Returns texts that are made of bytes, with the text `before` each, and `null` for none."""
+    behind, none = _literal(before), _literal(null)
+    _, offsets, data = array.buffers()
+    column = Column(
+        kind,
+        data=0 if data is None else data.address,
+        ends=offsets.address + 4 * array.offset,
+        before=behind.address,
+        before_size=behind.size,
+        option=option,
+    )
+    return _nullable(column, array, room + behind.size * len(array), none, array.null_count == len(array))
+
+
+def number_cells(kind: int, array: pa.Array, room: int, option: int = 0, *, null: str = _NULL) -> Cells:
+    """Returns texts that are made of numbers of 32 or 64 bits."""
+    _, data = array.buffers()
+    size = array.type.bit_width // 8
+    values = np.frombuffer(data, f"i{size}", len(array), array.offset * size)
+    is_same = not array.null_count and bool(len(values)) and values[0] == values[-1] and bool((values == values[0]).all())
+    column = Column(kind, data=data.address + size * array.offset, option=option)
+    return _nullable(column, array, room, _literal(null), is_same or array.null_count == len(array))
+
+
+def _nullable(column: Column, array: pa.Array, room: int, null: Literal, is_same: bool) -> Cells:
+    nulls = array.null_count
+    column = column._replace(
+        valid=array.buffers()[0].address if nulls else 0,
+        first=array.offset,
+        null=null.address,
+        null_size=null.size,
+    )
+    return Cells(column, room + null.size * len(array) + SLACK, (array,), is_same)
 
 
 def int_cells(array: pa.Array) -> Cells:
     """Returns whole numbers in decimal."""
-    values = array.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False)
-    out, ends = np.empty(kernels.DIGITS_MAX * max(len(array), 1), np.uint8), np.empty(len(array), np.int64)
-    kernels.int_cells(np.ascontiguousarray(values), valid_of(array), out.ctypes.data, ends)
-    return Cells(out, ends)
+    if array.type not in (pa.int32(), pa.int64()):
+        array = array.cast(pa.int64())
+    kind = kernels.INT64 if array.type == pa.int64() else kernels.INT32
+    return number_cells(kind, array, DIGITS_MAX * len(array))
+
+
+def text_cells(texts: Texts, numbers: Int64s | None = None) -> Cells:
+    """Returns texts that are there already, one per row, or those with the numbers."""
+    if numbers is None:
+        size = int(texts.ends[-1]) if len(texts.ends) else 0
+        return Cells(Column(kernels.TEXTS, data=texts.data.ctypes.data, ends=texts.ends.ctypes.data), size, (texts,))
+    room = int(np.diff(texts.ends, prepend=0)[numbers].sum())
+    column = Column(
+        kernels.TEXTS, data=texts.data.ctypes.data, ends=texts.ends.ctypes.data, numbers=numbers.ctypes.data
+    )
+    is_same = len(texts.ends) == 1 or (len(numbers) > 0 and bool((numbers == numbers[0]).all()))
+    return Cells(column, room, (texts, numbers), is_same)
+
+
+def choice_cells(choices: Sequence[str], numbers: Int64s) -> Cells:
+    """Returns for each row the text with its number."""
+    ends = np.cumsum([len(text.encode()) for text in choices], dtype=np.int64)
+    return text_cells(Texts(literal("".join(choices)).data, ends), np.ascontiguousarray(numbers, np.int64))
 
 
 def dictionary_cells(array: pa.DictionaryArray, cells_of: Callable[[pa.Array], Cells]) -> Cells:
     """Returns the cells of a dictionary, which rows share."""
-    found = cells_of(array.dictionary)
+    found = join(("", ""), [cells_of(array.dictionary)], len(array.dictionary))
     numbers = array.indices.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False)
     if not array.null_count:
-        return Cells(found.data, found.ends, numbers)
+        return text_cells(found, numbers)
     size = int(found.ends[-1]) if len(found.ends) else 0
-    data = np.concatenate([found.data[:size], literal(_NULL)])
+    data = np.concatenate([found.data[:size], _literal(_NULL).data])
     ends = np.append(found.ends, size + len(_NULL))
     is_null = array.is_null().to_numpy(zero_copy_only=False)
-    return Cells(data, ends, np.where(is_null, len(ends) - 1, numbers))
+    return text_cells(Texts(data, ends), np.where(is_null, len(ends) - 1, numbers))
 
 
-def list_cells(array: pa.Array, cells: Cells, around: tuple[str, str, str], *, empty_is_nothing: bool = False) -> Cells:
-    """Returns lists of the cells of an array's elements. `around` are what opens, parts and closes
+def list_cells(
+    array: pa.Array, cells_of: Callable[[], Texts], around: tuple[str, str, str], *, empty_is_nothing: bool = False
+) -> Cells:
+    """Returns lists of the texts of an array's elements. `around` are what opens, parts and closes
     a list."""
-    offsets, ends = offsets_of(array), np.empty(len(array), np.int64)
+    offsets, ends = offsets_of(array).astype(np.int64), np.empty(len(array), np.int64)
     offsets -= offsets[0]
     count = int(offsets[-1])
+    if not count and not array.null_count:
+        return choice_cells(["" if empty_is_nothing else around[0] + around[2]], np.zeros(len(array), np.int64))
+    cells = cells_of()
     size = int(cells.ends[-1]) if len(cells.ends) else 0
-    opening, separator, closing = map(literal, around)
-    ends_size = len(opening) + len(closing) + len(_NULL)
-    out = np.empty(size + len(separator) * count + ends_size * max(len(array), 1), np.uint8)
-    texts = [each for text in (opening, separator, closing) for each in (text.ctypes.data, len(text))]
+    texts = [*map(_literal, (*around, _NULL))]
+    opening, separator, closing, null = (each.size for each in texts)
+    room = size + separator * count + (opening + closing + null) * len(array) + SLACK
+    out = np.empty(room, np.uint8)
     kernels.list_cells(
         offsets,
         valid_of(array),
         cells.data.ctypes.data,
         cells.ends,
-        *texts,
+        *(value for each in texts for value in (each.address, each.size)),
         int(empty_is_nothing),
         out.ctypes.data,
         ends,
     )
-    return Cells(out, ends)
+    return text_cells(Texts(out, ends))

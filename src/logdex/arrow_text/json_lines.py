@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,26 +14,24 @@ import pyarrow as pa
 from logdex.arrow_text.cells import (
     Cells,
     Parts,
-    Text,
-    address_of,
+    Rooms,
+    Texts,
+    bytes_cells,
+    choice_cells,
     dictionary_cells,
     elements_of,
     int_cells,
     join,
     lines,
     list_cells,
-    literal,
     offsets_of,
-    valid_of,
 )
-from logdex.kernels.common import json_text as kernels
-from logdex.kernels.common.cells import Int64s
+from logdex.kernels.common import cells as kernels
+from logdex.kernels.common.json_text import ESCAPED_MAX, INVALID_IS_ESCAPED, INVALID_IS_NULL
 from logdex.kernels.compiled import add_plain_work, is_plain_quicker
 from logdex.primitives.text import utf8_or_none
 
-_ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
 _LIST = ("[", ", ", "]")
-_NULL_SIZE = 4
 _PLAIN_ROW_US = 20
 
 
@@ -47,13 +44,13 @@ class JsonLines:
         self._literals = [f"{', ' if number else '{'}{json.dumps(name)}: " for number, name in enumerate(names)]
         self._texts = tuple(texts)
 
-    def lines(self, batch: pa.RecordBatch) -> Iterator[memoryview]:
-        """Yields the lines of a batch, each with its end, in pieces."""
+    def lines(self, batch: pa.RecordBatch, rooms: Rooms | None = None) -> memoryview:
+        """Returns the lines of a batch, each with its end. Whoever has used them may give their
+        memory back to `rooms`."""
         if is_plain_quicker():
             add_plain_work(_PLAIN_ROW_US * batch.num_rows)
-            yield memoryview(self.plain_lines(batch))
-            return
-        yield from lines(batch, self._parts, "}\n")
+            return memoryview(self.plain_lines(batch))
+        return lines(batch, self._parts, "}\n", rooms)
 
     def plain_lines(self, batch: pa.RecordBatch) -> bytes:
         """The plain twin of `lines`."""
@@ -65,7 +62,7 @@ class JsonLines:
         return "".join(texts).encode()
 
     def _parts(self, batch: pa.RecordBatch) -> Parts:
-        texts = [_text_cells(batch.column(name), kernels.INVALID_IS_NULL) for name in self._texts]
+        texts = [_text_cells(batch.column(name), INVALID_IS_NULL) for name in self._texts]
         return [*zip(self._literals, [*map(_cells, batch.columns), *texts], strict=True)]
 
 
@@ -92,42 +89,34 @@ def _cells(array: pa.Array) -> Cells:
     if pa.types.is_binary(kind):
         return _base64_cells(array)
     if pa.types.is_string(kind):
-        return _text_cells(array, kernels.INVALID_IS_ESCAPED)
+        return _text_cells(array, INVALID_IS_ESCAPED)
     if pa.types.is_integer(kind):
         return int_cells(array)
     if pa.types.is_boolean(kind):
-        return Cells(*_booleans(), array.cast(pa.int64()).to_numpy(zero_copy_only=False))
+        return choice_cells(["false", "true"], np.asarray(array))
     if pa.types.is_map(kind):
         names, values = elements_of(array, array.keys), elements_of(array, array.items)
-        return list_cells(array, _pairs(names, _cells(names), values, ("", ": ", "")), ("{", ", ", "}"))
+        return list_cells(array, lambda: _pairs(names, _cells(names), values, ("", ": ", "")), ("{", ", ", "}"))
     if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
         names, values = elements_of(array, array.values).flatten()
-        pairs = _pairs(names, _text_cells(names, kernels.INVALID_IS_ESCAPED), values, _LIST)
-        return list_cells(array, pairs, _LIST)
+        return list_cells(array, lambda: _pairs(names, _text_cells(names, INVALID_IS_ESCAPED), values, _LIST), _LIST)
     assert pa.types.is_list(kind), kind
-    return list_cells(array, _cells(elements_of(array, array.values)), _LIST)
+    elements = elements_of(array, array.values)
+    return list_cells(array, lambda: join(("", ""), [_cells(elements)], len(elements)), _LIST)
 
 
-def _pairs(names: pa.Array, name_cells: Cells, values: pa.Array, around: tuple[str, str, str]) -> Cells:
+def _pairs(names: pa.Array, name_cells: Cells, values: pa.Array, around: tuple[str, str, str]) -> Texts:
     return join(around, [name_cells, _cells(values)], len(names))
 
 
-@cache
-def _booleans() -> tuple[Text, Int64s]:
-    return literal("falsetrue"), np.array([5, 9])
-
-
 def _base64_cells(array: pa.Array) -> Cells:
-    offsets, ends = offsets_of(array), np.empty(len(array), np.int64)
-    size = int(offsets[-1] - offsets[0])
-    out = np.empty(size // 3 * 4 + 6 * max(len(array), 1), np.uint8)
-    kernels.base64_cells(address_of(array), offsets, valid_of(array), _ALPHABET.ctypes.data, out.ctypes.data, ends)
-    return Cells(out, ends)
+    return bytes_cells(kernels.BASE64, array, _size_of(array) // 3 * 4 + 6 * len(array))
 
 
 def _text_cells(array: pa.Array, invalid: int) -> Cells:
-    offsets, ends = offsets_of(array), np.empty(len(array), np.int64)
-    size = int(offsets[-1] - offsets[0])
-    out = np.empty(kernels.ESCAPED_MAX * size + _NULL_SIZE * max(len(array), 1), np.uint8)
-    kernels.text_cells(address_of(array), offsets, valid_of(array), invalid, out.ctypes.data, ends)
-    return Cells(out, ends)
+    return bytes_cells(kernels.JSON_TEXT, array, ESCAPED_MAX * _size_of(array) + 2 * len(array), option=invalid)
+
+
+def _size_of(array: pa.Array) -> int:
+    offsets = offsets_of(array)
+    return int(offsets[-1] - offsets[0])

@@ -16,9 +16,10 @@ from logdex.jobs.tasks import in_order
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from logdex.arrow_text.cells import Rooms
     from logdex.frames.scan_frames import ScanFrames
 
-    LinesOf = Callable[[pa.RecordBatch], Iterator[memoryview]]
+    LinesOf = Callable[[pa.RecordBatch], memoryview]
     Prepare = Callable[[pa.RecordBatch], Iterable[pa.RecordBatch]]
 
 _USUAL_VALUES = {True: (None,), False: (None, Values.TEXT, Values.NONE)}
@@ -47,14 +48,17 @@ def print_batches(
 ) -> int:
     """Prints all rows of a scan, whose batches `prepare` may change and divide. Their text is made
     in `jobs` threads. Returns how many there are."""
-    lines_of, columns = _json_lines(scan, shape) if options.as_json else _text_lines(shape, options)
+    from logdex.arrow_text.cells import Rooms
+
+    rooms = Rooms()
+    lines_of, columns = _json_lines(scan, shape, rooms) if options.as_json else _text_lines(shape, options, rooms)
     reader, rows = scan.arrow_reader(columns), 0
     batches = reader if prepare is None else chain.from_iterable(map(prepare, reader))
     sys.stdout.flush()
     with _whole_writes() as write:
-        for count, pieces in in_order("cat", lambda part: (part.num_rows, [*lines_of(part)]), _parts(batches), jobs):
-            for piece in pieces:
-                write(piece)
+        for count, text in in_order("cat", lambda part: (part.num_rows, lines_of(part)), _parts(batches), jobs):
+            write(text)
+            rooms.give_back(text)
             rows += count
     return rows
 
@@ -73,16 +77,17 @@ def _whole_writes() -> Iterator[Callable[[memoryview], object]]:
         buffer.detach()  # after a flush
 
 
-def _json_lines(scan: ScanFrames, shape: RowShape[Any]) -> tuple[LinesOf, None]:
+def _json_lines(scan: ScanFrames, shape: RowShape[Any], rooms: Rooms) -> tuple[LinesOf, None]:
     from logdex.arrow_text.json_lines import JsonLines
 
-    return JsonLines(scan.schema, tuple(shape.contents)).lines, None
+    lines = JsonLines(scan.schema, tuple(shape.contents))
+    return lambda batch: lines.lines(batch, rooms), None
 
 
-def _text_lines(shape: RowShape[Any], options: RowOptions) -> tuple[LinesOf, Sequence[str]]:
+def _text_lines(shape: RowShape[Any], options: RowOptions, rooms: Rooms) -> tuple[LinesOf, Sequence[str]]:
     from logdex.arrow_text.cells import lines
 
-    return lambda batch: lines(batch, lambda part: shape.line_parts(part, options), "\n"), shape.line_columns
+    return lambda batch: lines(batch, lambda part: shape.line_parts(part, options), "\n", rooms), shape.line_columns
 
 
 def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

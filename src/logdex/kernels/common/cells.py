@@ -1,34 +1,79 @@
-"""Cells: texts one after the other, with the end of each. Here they are made of whole numbers and
-of other cells, and joined to lines.
+"""Cells: the texts of a column, which rows of cells are made of (`logdex.kernels.common.rows`), or
+which are there already, one after the other, with the end of each. Here they are joined to lists.
 
-Nothing here checks bounds: the caller gives room for the longest text that each cell can have
-(`logdex.arrow_text.cells`).
-
-Twin: `json.dumps` and the lines of commands, which make the text of a few rows.
+Nothing here checks bounds: the caller gives room for the longest text that each cell can have, and
+for `vectors.SLACK` bytes behind the last (`logdex.arrow_text.cells`).
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
-from logdex.kernels.common.memory import copy_bytes, store_u8
+from logdex.kernels.common.memory import load_u8, store_u8
+from logdex.kernels.common.vectors import copy_steps
 from logdex.kernels.compiled import inlined_kernel, kernel
 
 Int64s = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.uint8]
 
-DIGITS_MAX = 20
+# What the text of a column is made of.
+NOTHING, INT32, INT64, TIME, BASE64, JSON_TEXT, SHOWN, TEXTS = range(8)
 
 
-@inlined_kernel
-def put_null(at: int) -> int:
-    """Writes ``null``. Returns the address behind it."""
-    store_u8(at, 0x6E)
-    store_u8(at + 1, 0x75)
-    store_u8(at + 2, 0x6C)
-    store_u8(at + 3, 0x6C)
-    return at + 4
+class Column(NamedTuple):
+    """The texts of a column. `kind` is what they are made of; `literal` is before each.
+
+    `data` and `ends` are the addresses of an Arrow array's values or bytes and of its offsets; of
+    texts that are there already (`TEXTS`), the ends are int64 and without the 0 of the first
+    begin, and `numbers` is the address of the number of each row's text (0: there is one per row).
+    `valid` is a bitmap (0: no cell is null) and `first` the bit of the first row; `null` is the text
+    without a value, `before` the one before each value. `option` depends on the kind. The last
+    fields are for the kernel, which keeps the last day and its date there.
+
+    Texts have an address and a size, and `vectors.SLACK` readable bytes behind them.
+    """
+
+    kind: int
+    literal: int = 0
+    literal_size: int = 0
+    data: int = 0
+    ends: int = 0
+    numbers: int = 0
+    valid: int = 0
+    first: int = 0
+    null: int = 0
+    null_size: int = 0
+    before: int = 0
+    before_size: int = 0
+    option: int = 0
+    day: int = 1 << 62
+    date: int = 0
+    date_end: int = 0
+
+
+(
+    KIND,
+    LITERAL,
+    LITERAL_SIZE,
+    DATA,
+    ENDS,
+    NUMBERS,
+    VALID,
+    FIRST,
+    NULL,
+    NULL_SIZE,
+    BEFORE,
+    BEFORE_SIZE,
+    OPTION,
+    DAY,
+    DATE,
+    DATE_END,
+) = range(0, 8 * len(Column._fields), 8)
+COLUMN_BYTES = DATE_END + 8
+"""The places of the fields in a table of int64, in bytes."""
 
 
 @inlined_kernel
@@ -37,32 +82,17 @@ def hex_digit(value: int) -> int:
     return value + 0x30 if value < 10 else value + 0x57
 
 
-@kernel
-def put_int(at: int, value: int) -> int:
-    """Writes a whole number in decimal. Returns the address behind it."""
-    left = np.uint64(value)
-    if value < 0:
-        store_u8(at, 0x2D)
-        at += 1
-        left = np.uint64(0) - left
-    digits = 1
-    rest = left // np.uint64(10)
-    while rest != np.uint64(0):
-        digits += 1
-        rest = rest // np.uint64(10)
-    for place in range(digits - 1, -1, -1):
-        store_u8(at + place, np.int64(left % np.uint64(10)) + 0x30)
-        left = left // np.uint64(10)
-    return at + digits
-
-
-@kernel
-def int_cells(values: Int64s, valid: Flags, out: int, ends: Int64s) -> None:
-    """Writes whole numbers in decimal, and null. `valid` is empty if none is null."""
-    at = out
-    for i in range(len(values)):
-        at = put_null(at) if len(valid) and not valid[i] else put_int(at, values[i])
-        ends[i] = at - out
+@inlined_kernel
+def put_character(at: int, place: int, size: int) -> int:
+    """Copies a character of 1 to 4 bytes. Returns the address behind it."""
+    store_u8(at, load_u8(place))
+    if size > 1:
+        store_u8(at + 1, load_u8(place + 1))
+        if size > 2:
+            store_u8(at + 2, load_u8(place + 2))
+            if size > 3:
+                store_u8(at + 3, load_u8(place + 3))
+    return at + size
 
 
 @kernel
@@ -77,50 +107,24 @@ def list_cells(
     separator_size: int,
     closing: int,
     closing_size: int,
+    null: int,
+    null_size: int,
     empty_is_nothing: int,
     out: int,
     ends: Int64s,
 ) -> None:
-    """Writes lists of cells. `offsets` are numbers of cells, from the first one of the column
-    on."""
+    """Writes lists of cells. `offsets` are numbers of cells, from the first one of the column on;
+    `valid` is empty if no list is null."""
     at = out
     for i in range(len(ends)):
         if len(valid) and not valid[i]:
-            at = put_null(at)
+            at = copy_steps(at, null, null_size)
         elif not empty_is_nothing or offsets[i] < offsets[i + 1]:
-            copy_bytes(at, opening, opening_size)
-            at += opening_size
+            at = copy_steps(at, opening, opening_size)
             for j in range(offsets[i], offsets[i + 1]):
                 if j > offsets[i]:
-                    copy_bytes(at, separator, separator_size)
-                    at += separator_size
+                    at = copy_steps(at, separator, separator_size)
                 begin = cell_ends[j - 1] if j else 0
-                size = cell_ends[j] - begin
-                copy_bytes(at, cells + begin, size)
-                at += size
-            copy_bytes(at, closing, closing_size)
-            at += closing_size
+                at = copy_steps(at, cells + begin, cell_ends[j] - begin)
+            at = copy_steps(at, closing, closing_size)
         ends[i] = at - out
-
-
-@kernel
-def add_sizes(sizes: Int64s, literal_size: int, cell_ends: Int64s, numbers: Int64s) -> None:
-    """Adds to the size of each row what `put_cells` writes into it."""
-    for i in range(len(sizes)):
-        j = numbers[i] if len(numbers) else i
-        sizes[i] += literal_size + cell_ends[j] - (cell_ends[j - 1] if j else 0)
-
-
-@kernel
-def put_cells(
-    out: int, places: Int64s, literal: int, literal_size: int, cells: int, cell_ends: Int64s, numbers: Int64s
-) -> None:
-    """Writes a literal and a cell at the place of each row, and moves the places on. `numbers` are
-    those of the cells, empty for a cell per row."""
-    for i in range(len(places)):
-        at = out + places[i]
-        copy_bytes(at, literal, literal_size)
-        j = numbers[i] if len(numbers) else i
-        begin = cell_ends[j - 1] if j else 0
-        copy_bytes(at + literal_size, cells + begin, cell_ends[j] - begin)
-        places[i] += literal_size + cell_ends[j] - begin

@@ -1,15 +1,25 @@
-"""Columns as cells of JSON: bytes as base64, and text.
+"""Bytes as strings of JSON: as base64, and as text.
 
-Twin: `json.dumps` of the rows, which the commands use for a few of them.
+Each function may write some bytes behind its text (`vectors.SLACK`). Twin: `json.dumps` of the
+rows, which the commands use for a few of them.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from logdex.kernels.common.cells import Flags, Int64s, hex_digit, put_null
-from logdex.kernels.common.memory import copy_bytes, load_le64, load_u8, store_u8
-from logdex.kernels.common.utf8 import HIGH_BITS, well_formed
+from logdex.kernels.common.cells import hex_digit, put_character
+from logdex.kernels.common.memory import load_u8, store_u8
+from logdex.kernels.common.utf8 import well_formed
+from logdex.kernels.common.vectors import (
+    GROUP_BYTES,
+    HAS_GROUPS,
+    can_read_32,
+    copy_32,
+    encode_base64_24,
+    json_escapes_32,
+    run_before,
+)
 from logdex.kernels.compiled import kernel
 
 INVALID_IS_NULL, INVALID_IS_ESCAPED = 0, 1
@@ -18,42 +28,40 @@ ESCAPED_MAX = 6
 """How many bytes one byte of text takes at most."""
 
 _QUOTE, _BACKSLASH = 0x22, 0x5C
-_LOW = np.uint64(0x0101010101010101)
-_SPACES = np.uint64(0x2020202020202020)
-_QUOTES = np.uint64(0x2222222222222222)
-_BACKSLASHES = np.uint64(0x5C5C5C5C5C5C5C5C)
 
 
 @kernel
-def base64_cells(data: int, offsets: Int64s, valid: Flags, alphabet: int, out: int, ends: Int64s) -> None:
-    """Writes bytes as strings of base64. `alphabet` is the address of its 64 letters."""
-    at = out
-    for i in range(len(ends)):
-        if len(valid) and not valid[i]:
-            at = put_null(at)
-        else:
-            store_u8(at, _QUOTE)
-            at += 1
-            place, end = data + offsets[i], data + offsets[i + 1]
-            while place + 3 <= end:
-                word = load_u8(place) << 16 | load_u8(place + 1) << 8 | load_u8(place + 2)
-                store_u8(at, load_u8(alphabet + (word >> 18)))
-                store_u8(at + 1, load_u8(alphabet + (word >> 12 & 63)))
-                store_u8(at + 2, load_u8(alphabet + (word >> 6 & 63)))
-                store_u8(at + 3, load_u8(alphabet + (word & 63)))
-                place += 3
-                at += 4
-            if place < end:
-                second = load_u8(place + 1) if place + 1 < end else 0
-                word = load_u8(place) << 16 | second << 8
-                store_u8(at, load_u8(alphabet + (word >> 18)))
-                store_u8(at + 1, load_u8(alphabet + (word >> 12 & 63)))
-                store_u8(at + 2, load_u8(alphabet + (word >> 6 & 63)) if place + 1 < end else 0x3D)
-                store_u8(at + 3, 0x3D)
-                at += 4
-            store_u8(at, _QUOTE)
-            at += 1
-        ends[i] = at - out
+def _letter(number: int) -> int:
+    """The letter of base64 of a number below 64."""
+    if number < 52:
+        return number + 0x41 if number < 26 else number + 0x47
+    if number < 62:
+        return number - 4
+    return np.int64(0x2B if number == 62 else 0x2F)
+
+
+@kernel
+def put_base64(at: int, place: int, end: int) -> int:
+    """Writes bytes as a string of base64. Returns the address behind it."""
+    store_u8(at, _QUOTE)
+    at += 1
+    while HAS_GROUPS and end - place >= 3 and can_read_32(place, end):
+        encode_base64_24(at, place)
+        groups = min(end - place, GROUP_BYTES) // 3
+        at += 4 * groups
+        place += 3 * groups
+    while place < end:
+        second = load_u8(place + 1) if place + 1 < end else np.int64(0)
+        third = load_u8(place + 2) if place + 2 < end else np.int64(0)
+        word = load_u8(place) << 16 | second << 8 | third
+        store_u8(at, _letter(word >> 18))
+        store_u8(at + 1, _letter(word >> 12 & 63))
+        store_u8(at + 2, _letter(word >> 6 & 63) if place + 1 < end else np.int64(0x3D))
+        store_u8(at + 3, _letter(word & 63) if place + 2 < end else np.int64(0x3D))
+        place += 3
+        at += 4
+    store_u8(at, _QUOTE)
+    return at + 1
 
 
 @kernel
@@ -94,8 +102,7 @@ def _put_character(at: int, place: int, end: int, invalid: int) -> tuple[int, in
         return at + 1, place + 1
     size, need = well_formed(place, end - place)
     if size == need:
-        copy_bytes(at, place, size)
-        return at + size, place + size
+        return put_character(at, place, size), place + size
     if invalid == INVALID_IS_NULL:
         return at, -1
     store_u8(at, _BACKSLASH)
@@ -107,34 +114,21 @@ def _put_character(at: int, place: int, end: int, invalid: int) -> tuple[int, in
 
 
 @kernel
-def text_cells(data: int, offsets: Int64s, valid: Flags, invalid: int, out: int, ends: Int64s) -> None:
-    """Writes bytes of UTF-8 as strings. `invalid` says what bytes become that are no UTF-8."""
-    at = out
-    for i in range(len(ends)):
-        begin = at
-        is_null = len(valid) > 0 and not valid[i]
-        if not is_null:
-            store_u8(at, _QUOTE)
-            at += 1
-            place, end = data + offsets[i], data + offsets[i + 1]
-            while place < end:
-                if place + 8 <= end:
-                    word = load_le64(place)
-                    quotes, backslashes = word ^ _QUOTES, word ^ _BACKSLASHES
-                    odd = (word - _SPACES) & ~word  # below a space
-                    odd |= (quotes - _LOW) & ~quotes
-                    odd |= (backslashes - _LOW) & ~backslashes
-                    if (odd | word) & HIGH_BITS == np.uint64(0):
-                        copy_bytes(at, place, 8)
-                        at += 8
-                        place += 8
-                        continue
-                at, place = _put_character(at, place, end, invalid)
-                if place < 0:
-                    is_null = True
-                    break
-            store_u8(at, _QUOTE)
-            at += 1
-        if is_null:
-            at = put_null(begin)
-        ends[i] = at - out
+def put_json_text(at: int, place: int, end: int, invalid: int) -> int:
+    """Writes UTF-8 as a string. `invalid` says what bytes become that are no UTF-8. Returns the
+    address behind it, -1 if that is null."""
+    store_u8(at, _QUOTE)
+    at += 1
+    while place < end:
+        if can_read_32(place, end):
+            copy_32(at, place)
+            run = run_before(json_escapes_32(place), end - place)
+            at += run
+            place += run
+            if run == 32 or place == end:
+                continue
+        at, place = _put_character(at, place, end, invalid)
+        if place < 0:
+            return np.int64(-1)
+    store_u8(at, _QUOTE)
+    return at + 1

@@ -22,7 +22,7 @@ from typing import Any
 
 from logdex.kernels.compiled import cgutils, intrinsic, ir, types
 
-_HOST_IS_LITTLE = sys.byteorder == "little"
+HOST_IS_LITTLE = sys.byteorder == "little"
 
 
 def _pointer(builder: Any, address: Any, bits: int) -> Any:
@@ -37,7 +37,7 @@ def _loads(bits: int, *, little: bool, result: Any = None) -> Any:
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         value = builder.load(_pointer(builder, args[0], bits), align=1)
-        if bits > 8 and little != _HOST_IS_LITTLE:
+        if bits > 8 and little != HOST_IS_LITTLE:
             value = builder.bswap(value)
         if bits == 64:
             return value
@@ -47,18 +47,18 @@ def _loads(bits: int, *, little: bool, result: Any = None) -> Any:
     return (result or types.int64)(types.int64), codegen
 
 
-def _stores(bits: int, *, little: bool) -> Any:
-    """The signature and code of an intrinsic that stores the low `bits` bits of an int64,
-    unaligned."""
+def _stores(bits: int, *, little: bool, value: Any = None) -> Any:
+    """The signature and code of an intrinsic that stores the low `bits` bits of an int64, or of a
+    `value` of another type, unaligned."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         value = builder.trunc(args[1], ir.IntType(bits)) if bits < 64 else args[1]
-        if bits > 8 and little != _HOST_IS_LITTLE:
+        if bits > 8 and little != HOST_IS_LITTLE:
             value = builder.bswap(value)
         builder.store(value, _pointer(builder, args[0], bits), align=1)
         return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64), codegen
+    return types.void(types.int64, value or types.int64), codegen
 
 
 @intrinsic
@@ -100,13 +100,13 @@ def load_le64(_typing: Any, address: Any) -> Any:
 @intrinsic
 def load_i32(_typing: Any, address: Any) -> Any:
     """The int32 of a NumPy array at `address`, as int64."""
-    return _loads(32, little=_HOST_IS_LITTLE)
+    return _loads(32, little=HOST_IS_LITTLE)
 
 
 @intrinsic
 def load_i64(_typing: Any, address: Any) -> Any:
     """The int64 of a NumPy array at `address`."""
-    return _loads(64, little=_HOST_IS_LITTLE)
+    return _loads(64, little=HOST_IS_LITTLE)
 
 
 @intrinsic
@@ -140,15 +140,21 @@ def store_le32(_typing: Any, address: Any, value: Any) -> Any:
 
 
 @intrinsic
+def store_le64(_typing: Any, address: Any, value: Any) -> Any:
+    """Stores uint64 `value` at `address`, its lowest byte first."""
+    return _stores(64, little=True, value=types.uint64)
+
+
+@intrinsic
 def store_i32(_typing: Any, address: Any, value: Any) -> Any:
     """Stores the low 32 bits of int64 `value` into a NumPy array at `address`."""
-    return _stores(32, little=_HOST_IS_LITTLE)
+    return _stores(32, little=HOST_IS_LITTLE)
 
 
 @intrinsic
 def store_i64(_typing: Any, address: Any, value: Any) -> Any:
     """Stores int64 `value` into a NumPy array at `address`."""
-    return _stores(64, little=_HOST_IS_LITTLE)
+    return _stores(64, little=HOST_IS_LITTLE)
 
 
 @intrinsic

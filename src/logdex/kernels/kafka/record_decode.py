@@ -11,13 +11,14 @@ it is valid, so that it can be dropped at any byte.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from logdex import limits
 from logdex.kernels.common.memory import copy_bytes, load_i32, load_i64, load_u8, store_i32, store_i64, store_u8
-from logdex.kernels.compiled import intrinsic, ir, kernel, types
+from logdex.kernels.common.vectors import copy_64
+from logdex.kernels.compiled import kernel
 from logdex.kernels.kafka.batch_scan import ColumnAddresses
 from logdex.kernels.kafka.decompress import inflate_lz4, inflate_zstd
 from logdex.layout import kafka as layout
@@ -106,19 +107,6 @@ class Sources(NamedTuple):
     skip_control: int
 
 
-@intrinsic
-def _copy_step(_typing: Any, target: Any, source: Any) -> Any:
-    """Copies 64 bytes by one vector load and store."""
-
-    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        vector = ir.VectorType(ir.IntType(8), _COPY_STEP).as_pointer()
-        value = builder.load(builder.inttoptr(args[1], vector), align=1)
-        builder.store(value, builder.inttoptr(args[0], vector), align=1)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), codegen
-
-
 @kernel
 def _copy(target: int, source: int, size: int) -> None:
     """Copies `size` bytes, and up to `_COPY_STEP` - 1 more."""
@@ -127,12 +115,12 @@ def _copy(target: int, source: int, size: int) -> None:
         return
     if size <= 0:
         return
-    _copy_step(target, source)  # no loop, as most are this short
+    copy_64(target, source)  # no loop, as most are this short
     if size > _COPY_STEP:
-        _copy_step(target + _COPY_STEP, source + _COPY_STEP)
+        copy_64(target + _COPY_STEP, source + _COPY_STEP)
     done = np.int64(2 * _COPY_STEP)
     while done < size:
-        _copy_step(target + done, source + done)
+        copy_64(target + done, source + done)
         done += _COPY_STEP
 
 
