@@ -41,7 +41,8 @@ class Cells(NamedTuple):
     """How the texts of a column are made.
 
     `room` is how many bytes those of all rows take at most. `keeps` holds what the column has
-    addresses of. `is_same` states that all rows have the same text.
+    addresses of. `is_same` states that all rows have the text of the first one; it may be the only
+    one that there is.
     """
 
     column: Column
@@ -93,7 +94,8 @@ Parts = Sequence[tuple[str, Cells]]
 
 def join(literals: Sequence[str], cells: Sequence[Cells], rows: int) -> Texts:
     """Joins the cells of each row, with a literal before each and one behind the last."""
-    table, room = _table([*map(_literal, literals)], cells, rows)
+    before, cells = _without_same(literals, cells) if rows > 1 else ([*map(_literal, literals)], cells)
+    table, room = _table(before, cells, rows)
     out, ends = np.empty(room, np.uint8), np.empty(rows, np.int64)
     put_rows(table.ctypes.data, len(table), rows, out.ctypes.data, ends.ctypes.data)
     return Texts(out, ends)
@@ -160,48 +162,70 @@ def elements_of(array: pa.Array, column: pa.Array) -> pa.Array:
     return column.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
 
 
-def bytes_cells(kind: int, array: pa.Array, room: int, *, before: str = "", null: str = _NULL, option: int = 0) -> Cells:
+def bytes_cells(
+    kind: int, array: pa.Array, room: int, *, before: str = "", null: str = _NULL, option: int = 0
+) -> Cells:
     """Returns texts that are made of bytes, with the text `before` each, and `null` for none."""
-    behind, none = _literal(before), _literal(null)
-    _, offsets, data = array.buffers()
+    rows, nulls, behind, none = len(array), array.null_count, _literal(before), _literal(null)
+    if rows and nulls == rows:
+        return same_cells(null, rows)
+    valid, offsets, data = array.buffers()
     column = Column(
         kind,
         data=0 if data is None else data.address,
         ends=offsets.address + 4 * array.offset,
+        valid=valid.address if nulls else 0,
+        first=array.offset,
+        null=none.address,
+        null_size=none.size,
         before=behind.address,
         before_size=behind.size,
         option=option,
     )
-    return _nullable(column, array, room + behind.size * len(array), none, array.null_count == len(array))
+    return Cells(column, room + (behind.size + none.size) * rows, (array,))
 
 
 def number_cells(kind: int, array: pa.Array, room: int, option: int = 0, *, null: str = _NULL) -> Cells:
     """Returns texts that are made of numbers of 32 or 64 bits."""
-    _, data = array.buffers()
-    size = array.type.bit_width // 8
-    values = np.frombuffer(data, f"i{size}", len(array), array.offset * size)
-    is_same = not array.null_count and bool(len(values)) and values[0] == values[-1] and bool((values == values[0]).all())
-    column = Column(kind, data=data.address + size * array.offset, option=option)
-    return _nullable(column, array, room, _literal(null), is_same or array.null_count == len(array))
-
-
-def _nullable(column: Column, array: pa.Array, room: int, null: Literal, is_same: bool) -> Cells:
-    nulls = array.null_count
-    column = column._replace(
+    rows, nulls, none, values = len(array), array.null_count, _literal(null), _values_of(array)
+    if rows and nulls == rows:
+        return same_cells(null, rows)
+    column = Column(
+        kind,
+        data=values.ctypes.data,
         valid=array.buffers()[0].address if nulls else 0,
         first=array.offset,
-        null=null.address,
-        null_size=null.size,
+        null=none.address,
+        null_size=none.size,
+        option=option,
     )
-    return Cells(column, room + null.size * len(array) + SLACK, (array,), is_same)
+    return Cells(column, room + none.size * rows, (array,), not nulls and _are_same(values))
+
+
+def _values_of(array: pa.Array) -> npt.NDArray[Any]:
+    """Returns signed numbers, which mean nothing where they are null."""
+    size = array.type.bit_width // 8
+    return np.frombuffer(array.buffers()[1] or b"", f"i{size}", len(array), array.offset * size)
+
+
+def _are_same(values: npt.NDArray[Any]) -> bool:
+    return len(values) > 0 and values[0] == values[-1] and bool((values == values[0]).all())
 
 
 def int_cells(array: pa.Array) -> Cells:
     """Returns whole numbers in decimal."""
-    if array.type not in (pa.int32(), pa.int64()):
-        array = array.cast(pa.int64())
-    kind = kernels.INT64 if array.type == pa.int64() else kernels.INT32
+    if array.type.bit_width < 32:
+        if not array.null_count and _are_same(_values_of(array)):
+            return int_cells(array.slice(0, 1).cast(pa.int32()))
+        array = array.cast(pa.int32())
+    kind = kernels.INT64 if array.type.bit_width == 64 else kernels.INT32
     return number_cells(kind, array, DIGITS_MAX * len(array))
+
+
+def same_cells(text: str, rows: int) -> Cells:
+    """Returns a text of the program for each row."""
+    made = _literal(text)
+    return Cells(Column(kernels.NOTHING, null=made.address, null_size=made.size), made.size * rows, (made,), True)
 
 
 def text_cells(texts: Texts, numbers: Int64s | None = None) -> Cells:
@@ -213,8 +237,7 @@ def text_cells(texts: Texts, numbers: Int64s | None = None) -> Cells:
     column = Column(
         kernels.TEXTS, data=texts.data.ctypes.data, ends=texts.ends.ctypes.data, numbers=numbers.ctypes.data
     )
-    is_same = len(texts.ends) == 1 or (len(numbers) > 0 and bool((numbers == numbers[0]).all()))
-    return Cells(column, room, (texts, numbers), is_same)
+    return Cells(column, room, (texts, numbers))
 
 
 def choice_cells(choices: Sequence[str], numbers: Int64s) -> Cells:
@@ -225,15 +248,25 @@ def choice_cells(choices: Sequence[str], numbers: Int64s) -> Cells:
 
 def dictionary_cells(array: pa.DictionaryArray, cells_of: Callable[[pa.Array], Cells]) -> Cells:
     """Returns the cells of a dictionary, which rows share."""
-    found = join(("", ""), [cells_of(array.dictionary)], len(array.dictionary))
-    numbers = array.indices.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    numbers, texts = _values_of(array.indices), array.dictionary
+    if not array.null_count and _are_same(numbers):
+        return cells_of(texts.slice(int(numbers[0]), 1))._replace(is_same=True)
+    found = join(("", ""), [cells_of(texts)], len(texts))
     if not array.null_count:
-        return text_cells(found, numbers)
+        return text_cells(found, numbers.astype(np.int64))
     size = int(found.ends[-1]) if len(found.ends) else 0
     data = np.concatenate([found.data[:size], _literal(_NULL).data])
     ends = np.append(found.ends, size + len(_NULL))
     is_null = array.is_null().to_numpy(zero_copy_only=False)
-    return text_cells(Texts(data, ends), np.where(is_null, len(ends) - 1, numbers))
+    return text_cells(Texts(data, ends), np.where(is_null, len(ends) - 1, numbers).astype(np.int64))
+
+
+def flag_cells(array: pa.BooleanArray) -> Cells:
+    """Returns true and false, of flags of which none is null."""
+    count, choices = array.true_count, ("false", "true")
+    if count in (0, len(array)):
+        return same_cells(choices[bool(count)], len(array))
+    return choice_cells(choices, array.to_numpy(zero_copy_only=False))
 
 
 def list_cells(
@@ -241,11 +274,10 @@ def list_cells(
 ) -> Cells:
     """Returns lists of the texts of an array's elements. `around` are what opens, parts and closes
     a list."""
-    offsets, ends = offsets_of(array).astype(np.int64), np.empty(len(array), np.int64)
-    offsets -= offsets[0]
-    count = int(offsets[-1])
+    offsets, ends = offsets_of(array), np.empty(len(array), np.int64)
+    count = int(offsets[-1] - offsets[0])
     if not count and not array.null_count:
-        return choice_cells(["" if empty_is_nothing else around[0] + around[2]], np.zeros(len(array), np.int64))
+        return same_cells("" if empty_is_nothing else around[0] + around[2], len(array))
     cells = cells_of()
     size = int(cells.ends[-1]) if len(cells.ends) else 0
     texts = [*map(_literal, (*around, _NULL))]
@@ -253,7 +285,7 @@ def list_cells(
     room = size + separator * count + (opening + closing + null) * len(array) + SLACK
     out = np.empty(room, np.uint8)
     kernels.list_cells(
-        offsets,
+        offsets.astype(np.int64) - offsets[0],
         valid_of(array),
         cells.data.ctypes.data,
         cells.ends,

@@ -8,7 +8,6 @@ from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from logdex.arrow_text.cells import (
@@ -17,9 +16,9 @@ from logdex.arrow_text.cells import (
     Rooms,
     Texts,
     bytes_cells,
-    choice_cells,
     dictionary_cells,
     elements_of,
+    flag_cells,
     int_cells,
     join,
     lines,
@@ -93,20 +92,28 @@ def _cells(array: pa.Array) -> Cells:
     if pa.types.is_integer(kind):
         return int_cells(array)
     if pa.types.is_boolean(kind):
-        return choice_cells(["false", "true"], np.asarray(array))
+        return flag_cells(array)
     if pa.types.is_map(kind):
-        names, values = elements_of(array, array.keys), elements_of(array, array.items)
-        return list_cells(array, lambda: _pairs(names, _cells(names), values, ("", ": ", "")), ("{", ", ", "}"))
+        return list_cells(array, lambda: _map_pairs(array), ("{", ", ", "}"))
     if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
-        names, values = elements_of(array, array.values).flatten()
-        return list_cells(array, lambda: _pairs(names, _text_cells(names, INVALID_IS_ESCAPED), values, _LIST), _LIST)
+        return list_cells(array, lambda: _list_pairs(array), _LIST)
     assert pa.types.is_list(kind), kind
+    return list_cells(array, lambda: _elements(array), _LIST)
+
+
+def _map_pairs(array: pa.Array) -> Texts:
+    names, values = elements_of(array, array.keys), elements_of(array, array.items)
+    return join(("", ": ", ""), [_cells(names), _cells(values)], len(names))
+
+
+def _list_pairs(array: pa.Array) -> Texts:
+    names, values = elements_of(array, array.values).flatten()
+    return join(_LIST, [_text_cells(names, INVALID_IS_ESCAPED), _cells(values)], len(names))
+
+
+def _elements(array: pa.Array) -> Texts:
     elements = elements_of(array, array.values)
-    return list_cells(array, lambda: join(("", ""), [_cells(elements)], len(elements)), _LIST)
-
-
-def _pairs(names: pa.Array, name_cells: Cells, values: pa.Array, around: tuple[str, str, str]) -> Texts:
-    return join(around, [name_cells, _cells(values)], len(names))
+    return join(("", ""), [_cells(elements)], len(elements))
 
 
 def _base64_cells(array: pa.Array) -> Cells:

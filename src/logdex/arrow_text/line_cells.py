@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from logdex.arrow_text.cells import (
     Cells,
+    Texts,
     bytes_cells,
     dictionary_cells,
     elements_of,
@@ -38,24 +39,22 @@ def shown_cells(array: pa.Array, *, prefix: str = "", null: str = "", chars_max:
 
 def shown_list_cells(array: pa.Array, prefix: str, separator: str) -> Cells:
     """Returns lists of texts behind `prefix`; nothing for an empty list."""
-    texts = elements_of(array, array.values)
-    return list_cells(
-        array,
-        lambda: join(("", ""), [shown_cells(texts)], len(texts)),
-        (prefix, separator, ""),
-        empty_is_nothing=True,
-    )
+
+    def texts() -> Texts:
+        elements = elements_of(array, array.values)
+        return join(("", ""), [shown_cells(elements)], len(elements))
+
+    return list_cells(array, texts, (prefix, separator, ""), empty_is_nothing=True)
 
 
 def shown_pair_cells(array: pa.Array, around: tuple[str, str, str], null: str) -> Cells:
     """Returns lists of pairs, a name and a value, of which each is between the texts `around`."""
-    names, values = elements_of(array, array.values).flatten()
-    return list_cells(
-        array,
-        lambda: join(around, [shown_cells(names), shown_cells(values, null=null)], len(names)),
-        ("", "", ""),
-        empty_is_nothing=True,
-    )
+
+    def pairs() -> Texts:
+        names, values = elements_of(array, array.values).flatten()
+        return join(around, [shown_cells(names), shown_cells(values, null=null)], len(names))
+
+    return list_cells(array, pairs, ("", "", ""), empty_is_nothing=True)
 
 
 def time_cells(array: pa.Array, *, negative_is_none: bool = False) -> Cells:

@@ -1,7 +1,7 @@
 """Steps over 32 or 64 bytes at once, as vectors of LLVM, of which any processor has some form.
 
-A step over 32 bytes may read bytes behind the end of a text, as long as they lie in the same page of
-memory (`can_read_32`), and any step may write more bytes than are counted: the caller leaves
+A step over 32 bytes may read bytes behind the end of a text, as long as they lie in the same page
+of memory (`can_read_32`), and any step may write more bytes than are counted: the caller leaves
 `SLACK` bytes behind its output.
 """
 

@@ -73,10 +73,10 @@ def _line_parts(batch: pa.RecordBatch, options: RowOptions) -> Parts:
 def _state_cells(batch: pa.RecordBatch) -> Cells:
     import numpy as np
 
-    from logdex.arrow_text.cells import choice_cells
+    from logdex.arrow_text.cells import choice_cells, same_cells
 
     if not (batch.column("is_control").true_count or batch.column("is_transactional").true_count):
-        return choice_cells([""], np.zeros(len(batch), np.int64))
+        return same_cells("", len(batch))
     is_control, is_transactional, producers = (
         batch.column(name).to_numpy(zero_copy_only=False) for name in ("is_control", "is_transactional", "producer_id")
     )
