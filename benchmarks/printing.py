@@ -52,7 +52,9 @@ def _rate(arguments: Sequence[str], count: int, repeats: int) -> tuple[float, Ro
 
 
 def _run(command: Sequence[str]) -> None:
-    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=True)
+    """Runs a command as an installed one runs, whose modules are compiled once, not each time."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=True, env=environment)
 
 
 def _dump_command(log: Path, jars: Path) -> list[str] | None:

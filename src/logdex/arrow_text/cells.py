@@ -215,9 +215,8 @@ def _are_same(values: npt.NDArray[Any]) -> bool:
 def int_cells(array: pa.Array) -> Cells:
     """Returns whole numbers in decimal."""
     if array.type.bit_width < 32:
-        if not array.null_count and _are_same(_values_of(array)):
-            return int_cells(array.slice(0, 1).cast(pa.int32()))
-        array = array.cast(pa.int32())
+        nulls = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+        array = pa.array(_values_of(array).astype(np.int32), mask=nulls)
     kind = kernels.INT64 if array.type.bit_width == 64 else kernels.INT32
     return number_cells(kind, array, DIGITS_MAX * len(array))
 

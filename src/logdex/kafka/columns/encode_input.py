@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from logdex.errors import UsageError
 from logdex.kafka.batch.record import NO_TIMESTAMP
@@ -49,6 +48,8 @@ def fill_columns(table: pa.Table | pa.RecordBatch, now_ms: int) -> pa.Table | pa
     times = table.column(place)
     if pa.types.is_null(times.type):
         times = times.cast(pa.int64())
+    import pyarrow.compute as pc  # takes long, and readers import this module
+
     if times.type != pa.int64() or not (times.null_count or pc.min(times).as_py() == NO_TIMESTAMP):
         return table
     now = pa.scalar(now_ms, pa.int64())
@@ -74,6 +75,8 @@ def check_table(table: pa.Table | pa.RecordBatch) -> pa.Table:
         raise UsageError(f"column timestamp_ms is {table.schema.field('timestamp_ms').type}, it must be int64")
     if table.column("timestamp_ms").null_count:
         raise UsageError("column timestamp_ms has nulls", hint="use -1 for none")
+    import pyarrow.compute as pc
+
     least = pc.min(table.column("timestamp_ms")).as_py()
     if least is not None and least < NO_TIMESTAMP:
         raise UsageError(f"column timestamp_ms has {least}", hint="use -1 for none")

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from logdex.errors import CorruptError, UsageError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
@@ -221,6 +220,8 @@ class ReadSplit:
         if wanted.end_ms is not None:
             keep &= batch.column("timestamp_ms").to_numpy() <= wanted.end_ms
         if wanted.key is not None:
+            import pyarrow.compute as pc  # takes long, and few reads need it
+
             matches = pc.equal(batch.column("key"), pa.scalar(wanted.key, pa.binary()))
             keep &= pc.fill_null(matches, False).to_numpy(zero_copy_only=False)
         if self.aborted:
