@@ -41,14 +41,13 @@ class Cells(NamedTuple):
     """How the texts of a column are made.
 
     `room` is how many bytes those of all rows take at most. `keeps` holds what the column has
-    addresses of. `is_same` states that all rows have the text of the first one; it may be the only
-    one that there is.
+    addresses of. `same` is the text that all rows have, if they have one.
     """
 
     column: Column
     room: int
     keeps: tuple[Any, ...] = ()
-    is_same: bool = False
+    same: bytes | None = None
 
 
 class Texts(NamedTuple):
@@ -88,16 +87,17 @@ def literal(text: str | bytes) -> Literal:
 _literal = cache(literal)
 """For texts of the program, not of a log."""
 
+_END = Cells(Column(kernels.NOTHING), 0)
+
 Parts = Sequence[tuple[str, Cells]]
 """The cells of a line, each with the text before it."""
 
 
 def join(literals: Sequence[str], cells: Sequence[Cells], rows: int) -> Texts:
     """Joins the cells of each row, with a literal before each and one behind the last."""
-    before, cells = _without_same(literals, cells) if rows > 1 else ([*map(_literal, literals)], cells)
-    table, room = _table(before, cells, rows)
-    out, ends = np.empty(room, np.uint8), np.empty(rows, np.int64)
-    put_rows(table.ctypes.data, len(table), rows, out.ctypes.data, ends.ctypes.data)
+    table = _table(literals, cells, rows)
+    out, ends = np.empty(table.room, np.uint8), np.empty(rows, np.int64)
+    put_rows(table.columns.ctypes.data, len(table.columns), rows, out.ctypes.data, ends.ctypes.data)
     return Texts(out, ends)
 
 
@@ -108,40 +108,37 @@ def lines(
     `rooms`."""
     if not batch.num_rows:
         return memoryview(b"")
-    texts, cells = zip(*parts_of(batch), strict=True)
-    before, cells = _without_same((*texts, end), cells)
-    rows = batch.num_rows
-    table, room = _table(before, cells, rows)
-    out = (rooms or Rooms()).take(room)
-    size = put_rows(table.ctypes.data, len(table), rows, out.ctypes.data, 0)
+    rows, (texts, cells) = batch.num_rows, zip(*parts_of(batch), strict=True)
+    table = _table((*texts, end), cells, rows)
+    out = (rooms or Rooms()).take(table.room)
+    size = put_rows(table.columns.ctypes.data, len(table.columns), rows, out.ctypes.data, 0)
     return memoryview(out[:size])  # type: ignore[arg-type]  # a buffer
 
 
-def _table(before: Sequence[Literal], cells: Sequence[Cells], rows: int) -> tuple[Int64s, int]:
-    """Returns the table of columns for the kernel, and how much room its text needs."""
-    columns = [
-        each.column._replace(literal=text.address, literal_size=text.size)
-        for text, each in zip(before, [*cells, Cells(Column(kernels.NOTHING), 0)], strict=True)
-    ]
-    room = rows * sum(text.size for text in before) + sum(each.room for each in cells) + SLACK
-    return np.array(columns, np.int64), room
+class _Table(NamedTuple):
+    """The columns for the kernel, how much room their text needs, and what they have addresses
+    of."""
+
+    columns: Int64s
+    room: int
+    keeps: tuple[Any, ...]
 
 
-def _without_same(literals: Sequence[str], cells: Sequence[Cells]) -> tuple[list[Literal], list[Cells]]:
-    """Returns the literals and cells of rows, in which cells that are the same in all rows are
-    parts of the literals."""
-    before, kept, first = list[Literal](), list[Cells](), 0
-    for place in range(len(literals)):
-        if place < len(cells) and cells[place].is_same:
+def _table(literals: Sequence[str], cells: Sequence[Cells], rows: int) -> _Table:
+    """Returns the table of cells, with a literal before each and one behind the last. Cells that
+    are the same in all rows become parts of the literals."""
+    columns, keeps, room, before = list[Column](), list[Any](), SLACK, b""
+    for text, each in zip(literals, [*cells, _END], strict=True):
+        before += text.encode()
+        if each.same is not None:
+            before += each.same
             continue
-        if place == first:
-            before.append(_literal(literals[place]))
-        else:
-            texts = join(literals[first : place + 1], cells[first:place], 1)
-            before.append(literal(texts.data[: texts.ends[0]].tobytes()))
-        kept += cells[place : place + 1]
-        first = place + 1
-    return before, kept
+        made = literal(before)
+        columns.append(each.column._replace(literal=made.address, literal_size=made.size))
+        keeps += [made, each.keeps]
+        room += made.size * rows + each.room
+        before = b""
+    return _Table(np.array(columns, np.int64), room, tuple(keeps))
 
 
 # -- columns of Arrow ------------------------------------------------------------------------------
@@ -168,7 +165,7 @@ def bytes_cells(
     """Returns texts that are made of bytes, with the text `before` each, and `null` for none."""
     rows, nulls, behind, none = len(array), array.null_count, _literal(before), _literal(null)
     if rows and nulls == rows:
-        return same_cells(null, rows)
+        return same_cells(null)
     valid, offsets, data = array.buffers()
     column = Column(
         kind,
@@ -189,7 +186,7 @@ def number_cells(kind: int, array: pa.Array, room: int, option: int = 0, *, null
     """Returns texts that are made of numbers of 32 or 64 bits."""
     rows, nulls, none, values = len(array), array.null_count, _literal(null), _values_of(array)
     if rows and nulls == rows:
-        return same_cells(null, rows)
+        return same_cells(null)
     column = Column(
         kind,
         data=values.ctypes.data,
@@ -199,7 +196,7 @@ def number_cells(kind: int, array: pa.Array, room: int, option: int = 0, *, null
         null_size=none.size,
         option=option,
     )
-    return Cells(column, room + none.size * rows, (array,), not nulls and _are_same(values))
+    return Cells(column, room + none.size * rows, (array,))
 
 
 def _values_of(array: pa.Array) -> npt.NDArray[Any]:
@@ -214,17 +211,18 @@ def _are_same(values: npt.NDArray[Any]) -> bool:
 
 def int_cells(array: pa.Array) -> Cells:
     """Returns whole numbers in decimal."""
+    values, nulls = _values_of(array), array.null_count
+    if not nulls and _are_same(values):
+        return same_cells(str(values[0]))
     if array.type.bit_width < 32:
-        nulls = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
-        array = pa.array(_values_of(array).astype(np.int32), mask=nulls)
+        array = pa.array(values.astype(np.int32), mask=~valid_of(array).astype(bool) if nulls else None)
     kind = kernels.INT64 if array.type.bit_width == 64 else kernels.INT32
     return number_cells(kind, array, DIGITS_MAX * len(array))
 
 
-def same_cells(text: str, rows: int) -> Cells:
-    """Returns a text of the program for each row."""
-    made = _literal(text)
-    return Cells(Column(kernels.NOTHING, null=made.address, null_size=made.size), made.size * rows, (made,), True)
+def same_cells(text: str | bytes) -> Cells:
+    """Returns the same text for each row."""
+    return Cells(Column(kernels.NOTHING), 0, (), text.encode() if isinstance(text, str) else text)
 
 
 def text_cells(texts: Texts, numbers: Int64s | None = None) -> Cells:
@@ -249,7 +247,8 @@ def dictionary_cells(array: pa.DictionaryArray, cells_of: Callable[[pa.Array], C
     """Returns the cells of a dictionary, which rows share."""
     numbers, texts = _values_of(array.indices), array.dictionary
     if not array.null_count and _are_same(numbers):
-        return cells_of(texts.slice(int(numbers[0]), 1))._replace(is_same=True)
+        found = join(("", ""), [cells_of(texts.slice(int(numbers[0]), 1))], 1)
+        return same_cells(found.data[: found.ends[0]].tobytes())
     found = join(("", ""), [cells_of(texts)], len(texts))
     if not array.null_count:
         return text_cells(found, numbers.astype(np.int64))
@@ -264,7 +263,7 @@ def flag_cells(array: pa.BooleanArray) -> Cells:
     """Returns true and false, of flags of which none is null."""
     count, choices = array.true_count, ("false", "true")
     if count in (0, len(array)):
-        return same_cells(choices[bool(count)], len(array))
+        return same_cells(choices[bool(count)])
     return choice_cells(choices, array.to_numpy(zero_copy_only=False))
 
 
@@ -276,7 +275,7 @@ def list_cells(
     offsets, ends = offsets_of(array), np.empty(len(array), np.int64)
     count = int(offsets[-1] - offsets[0])
     if not count and not array.null_count:
-        return same_cells("" if empty_is_nothing else around[0] + around[2], len(array))
+        return same_cells("" if empty_is_nothing else around[0] + around[2])
     cells = cells_of()
     size = int(cells.ends[-1]) if len(cells.ends) else 0
     texts = [*map(_literal, (*around, _NULL))]

@@ -30,9 +30,8 @@ class Column(NamedTuple):
     texts that are there already (`TEXTS`), the ends are int64 and without the 0 of the first begin,
     and `numbers` is the address of the number of each row's text (0: there is one per row). `valid`
     is a bitmap (0: no cell is null) and `first` the bit of the first row. `null` is the text
-    without a value, and that of each row for `NOTHING`; `before` is the one before each value.
-    `option` depends on the kind. The last fields are for the kernel, which keeps the last day and
-    its date there.
+    without a value, `before` the one before each value. `option` depends on the kind. The last
+    fields are for the kernel, which keeps the last day and its date there.
 
     Texts have an address and a size, and `vectors.SLACK` readable bytes behind them.
     """

@@ -91,7 +91,7 @@ def _put_cell(at: int, column: int, row: int) -> int:
         return _put_bytes(at, column, kind, row)
     if kind in (INT32, INT64, TIME):
         return _put_number(at, column, kind, row)
-    return _put_text(at, column, row) if kind == TEXTS else np.int64(-1)
+    return _put_text(at, column, row) if kind == TEXTS else at
 
 
 @kernel

@@ -76,7 +76,7 @@ def _state_cells(batch: pa.RecordBatch) -> Cells:
     from logdex.arrow_text.cells import choice_cells, same_cells
 
     if not (batch.column("is_control").true_count or batch.column("is_transactional").true_count):
-        return same_cells("", len(batch))
+        return same_cells("")
     is_control, is_transactional, producers = (
         batch.column(name).to_numpy(zero_copy_only=False) for name in ("is_control", "is_transactional", "producer_id")
     )
