@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from rich.console import Console
 
 from logdex.cli import output
@@ -53,6 +54,17 @@ def test_json_lines_are_valid_utf8_and_json(text: str) -> None:
 )
 def test_human_size(size: int, text: str) -> None:
     assert output.human_size(size) == text
+
+
+def test_a_table_lines_up_where_characters_are_wide(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [("TAGS", "ID"), ("日本語", "7"), ("plain", "12"), ("cafe\u0301", "日本"), ("a\x1bb", "345")]
+    output.table(rows, right=(1,), indent="")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2] == "plain     12"
+    assert {cell_len(line) for line in lines} == {len("a\\x1bb  2345")}
+    output.table(rows, indent="")
+    lines = capsys.readouterr().out.splitlines()
+    assert {cell_len(line[: line.index(row[1])]) for line, row in zip(lines, rows, strict=True)} == {8}
 
 
 @pytest.mark.parametrize(

@@ -125,19 +125,29 @@ def begin() -> None:
 
 
 def table(rows: Iterable[tuple[str, ...]], *, right: Iterable[int] = (), indent: str = "  ") -> None:
-    """Prints rows in columns, each as wide as its widest cell. Columns with a number in `right` are
-    aligned to the right."""
+    """Prints rows in columns, each as wide as its widest cell at a terminal. Columns with a number
+    in `right` are aligned to the right."""
     cells = [tuple(map(shown, row)) for row in rows]
     if not cells:
         return
-    widths = [max(len(row[place]) for row in cells) for place in range(len(cells[0]))]
+    widths = [max(_terminal_width(row[place]) for row in cells) for place in range(len(cells[0]))]
     numbers = set(right)
     for row in cells:
-        parts = (
-            cell.rjust(width) if place in numbers else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
+        parts = []
+        for place, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            room = " " * (width - _terminal_width(cell))
+            parts.append(room + cell if place in numbers else cell + room)
         emit((indent + "  ".join(parts)).rstrip())
+
+
+def _terminal_width(text: str) -> int:
+    """Returns how many columns of a terminal a text takes: a character of Chinese or Japanese takes
+    two, a combining accent none."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # most tables are ASCII, and need not wait for Rich
+
+    return cell_len(text)
 
 
 def kept_rows(kept: Mapping[str, str]) -> list[tuple[str, str]]:
