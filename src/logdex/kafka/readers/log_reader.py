@@ -13,9 +13,9 @@ from logdex.errors import LogClosedError, OffsetOutOfRangeError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.batch.record import Record
 from logdex.kafka.directory.partition_files import require_partition
+from logdex.kafka.files.reader_positions import checked_name, read_position, reader_lock, write_position
 from logdex.kafka.read.follow.follower import LogFollower
 from logdex.kafka.read.log_read import READ_UNCOMMITTED
-from logdex.kafka.readers.positions import checked_name, read_position, reader_lock, write_position
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 
 _PAUSE_S = 0.01

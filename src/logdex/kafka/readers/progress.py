@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from logdex.kafka.readers.positions import read_position, reader_names
+from logdex.kafka.files.reader_positions import read_position, reader_names
 from logdex.kafka.snapshot.log_dir_snapshot import KafkaSnapshot, LogDirSnapshot
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 

@@ -22,6 +22,7 @@ from logdex.kafka.directory.unfinished import unfinished_at
 from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.kafka.files.file_names import PartitionName
 from logdex.kafka.files.metadata_files import MetaProperties, read_topic_id, uuid_to_text
+from logdex.kafka.files.reader_positions import read_position, reader_names
 from logdex.kafka.internal_topics.cluster_metadata import ClusterMetadata
 from logdex.kafka.read.steady import PartitionView, steadily
 from logdex.kafka.scan.scanner import EndKind
@@ -61,7 +62,8 @@ class PartitionOverview:
     Offsets are those that a broker would load it with if nothing is damaged. Times are in
     milliseconds: that of the first batch and the largest, None if there is none. `clean` states
     whether the partition was closed cleanly; None if that is unknown. `end` is how the last .log
-    ends. `consumer_offsets` is the next offset that each group consumes.
+    ends. `consumer_offsets` is the next offset that each group consumes, `reader_positions` the
+    next one that each named reader of Logdex reads.
     """
 
     topic: str
@@ -85,21 +87,30 @@ class PartitionOverview:
     leader_epochs: list[EpochEntry] = field(default_factory=list)
     segments: list[SegmentOverview] = field(default_factory=list)
     consumer_offsets: dict[str, int] = field(default_factory=dict)
+    reader_positions: dict[str, int] = field(default_factory=dict)
 
     def lag(self, group: str) -> int:
         """Returns how many offsets a group has not consumed yet."""
-        return max(self.log_end_offset - max(self.consumer_offsets[group], self.log_start_offset), 0)
+        return self._behind(self.consumer_offsets[group])
+
+    def reader_lag(self, name: str) -> int:
+        """Returns how many offsets a named reader has not read yet."""
+        return self._behind(self.reader_positions[name])
+
+    def _behind(self, offset: int) -> int:
+        return max(self.log_end_offset - max(offset, self.log_start_offset), 0)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the partition's object for ``logdex info --json``."""
         groups = {name: {"offset": offset, "lag": self.lag(name)} for name, offset in self.consumer_offsets.items()}
+        readers = {name: {"offset": at, "lag": self.reader_lag(name)} for name, at in self.reader_positions.items()}
         found = asdict(self)
-        del found["consumer_offsets"]
+        del found["consumer_offsets"], found["reader_positions"]
         found["leader_epochs"] = [epoch._asdict() for epoch in self.leader_epochs]
         found["open_transactions"] = [
             {"producer_id": producer, "first_offset": first} for first, producer in self.open_transactions.items()
         ]
-        return found | {"consumer_groups": groups}
+        return found | {"consumer_groups": groups, "readers": readers}
 
 
 @dataclass(slots=True)
@@ -215,8 +226,20 @@ def _partition(snapshot: PartitionSnapshot, look: KafkaOverview) -> PartitionOve
         _add_times(snapshot, one)
     except LogdexError as error:
         look.problems.append(str(error))
+    if look.kind is not KafkaPathKind.LOG:  # one file is not what its partition's readers read
+        _add_readers(snapshot, one, look)
     look.problems += map(str, snapshot.problems)
     return one
+
+
+def _add_readers(snapshot: PartitionSnapshot, one: PartitionOverview, look: KafkaOverview) -> None:
+    try:
+        for name in reader_names(snapshot.directory, env=snapshot.env):
+            position = read_position(snapshot.directory, name, env=snapshot.env)
+            if position is not None:
+                one.reader_positions[name] = position
+    except LogdexError as error:
+        look.problems.append(str(error))
 
 
 def _log_start(snapshot: PartitionSnapshot, look: KafkaOverview) -> int:

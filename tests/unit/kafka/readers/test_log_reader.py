@@ -9,10 +9,10 @@ import pytest
 from logdex.errors import CorruptError, LogClosedError, LogInUseError, NotAStoreError, OffsetOutOfRangeError, UsageError
 from logdex.io.env import DEFAULT_ENV
 from logdex.kafka.batch.record import Record
+from logdex.kafka.files.reader_positions import read_position, reader_names
 from logdex.kafka.log.log import Log
 from logdex.kafka.read.follow.follower import LogFollower
 from logdex.kafka.readers.log_reader import LogReader
-from logdex.kafka.readers.positions import read_position, reader_names
 from logdex.kafka.verify import verify
 from logdex.testing import Fault, FaultEnv, Killed
 

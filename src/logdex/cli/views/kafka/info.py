@@ -43,6 +43,7 @@ def _print_partitions_at(found: KafkaPath, look: KafkaOverview) -> None:
         _print_partitions(look.partitions)
     _print_details(look.partitions, alone=len(look.partitions) == 1)
     _print_groups(in_use)
+    _print_readers(look.partitions)
 
 
 def _state(look: KafkaOverview) -> str:
@@ -152,3 +153,14 @@ def _print_groups(partitions: list[PartitionOverview]) -> None:
     if rows:
         emit("")
         table([("GROUP", "TOPIC", "PARTITION", "OFFSET", "LAG"), *sorted(rows)], right=(2, 3, 4))
+
+
+def _print_readers(partitions: list[PartitionOverview]) -> None:
+    rows = [
+        (shown(name), shown(one.topic), str(one.partition), str(offset), str(one.reader_lag(name)))
+        for one in partitions
+        for name, offset in one.reader_positions.items()
+    ]
+    if rows:
+        emit("")
+        table([("READER", "TOPIC", "PARTITION", "POSITION", "LAG"), *sorted(rows)], right=(2, 3, 4))

@@ -26,7 +26,7 @@ def show(
     as_json: bool,
 ) -> bool:
     """Prints how far groups and readers are, with the offsets after a reset."""
-    from logdex.kafka.readers.positions import reader_lock, write_position
+    from logdex.kafka.files.reader_positions import reader_lock, write_position
     from logdex.kafka.readers.progress import group_progress, progress_of, reset_target
     from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
 
