@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -85,6 +86,28 @@ def test_consumer_groups_and_their_lag(golden_store: Any) -> None:
     }
     assert groups["Orders", 0, "G_all"] == {"offset": 12, "lag": 0}
     assert "G_all" in run("info", golden_store("tiny-broker")).stdout
+
+
+def test_messages_that_are_left_are_told_and_counted_by_one_rule(golden_copy: Any) -> None:
+    """The engine's minimum is 0 there, and a group that is at 5 cannot get what was removed."""
+    store = golden_copy("tiny-expired")
+    lines = [line.split() for line in run("info", store).stdout.splitlines()]
+    heading = next(number for number, line in enumerate(lines) if line[:1] == ["TOPIC"])
+    assert lines[heading][:7] == ["TOPIC", "QUEUE", "MIN", "AVAILABLE", "FROM", "MAX", "MESSAGES"]
+    assert lines[heading + 2][:6] == ["TopicA", "1", "0", "11", "33", "22"]
+    assert "AVAILABLE" not in run("info", golden_copy("tiny-5.5.0")).stdout
+    config = {"offsetTable": {"TopicA@G": {"1": 5}, "TopicB@G": {"0": 30}}}
+    (store / "config").mkdir(exist_ok=True)
+    (store / "config" / "consumerOffset.json").write_text(json.dumps(config))
+    told = {(row["topic"], row["queue_id"]): row["consumer_groups"] for row in run_json("info", store)}
+    assert told["TopicA", 1] == {"G": {"offset": 5, "lag": 22}}
+    lags = {("TopicA", 1): 22, ("TopicB", 0): told["TopicB", 0]["G"]["lag"]}
+    offsets = {(row["topic"], row["queue_id"]): row["lag"] for row in run_json("offsets", store) if row["offset"]}
+    assert offsets == lags
+    asked = run_json("sql", store, "select topic, queue_id, lag from consumer_offsets")
+    assert {(row["topic"], row["queue_id"]): row["lag"] for row in asked} == lags
+    (stats,) = run_json("stats", store)
+    assert {(row["topic"], row["queue"]): row["lag"] for row in stats["groups"]} == lags
 
 
 def test_text(golden_store: Any) -> None:

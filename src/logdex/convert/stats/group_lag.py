@@ -29,7 +29,9 @@ def _store_lags(source: StoreSource, losses: list[str], env: Env) -> list[GroupL
     with StoreSnapshot(source.path, env=env, **source.settings) as snapshot:
         if snapshot.commit_log.is_one_file:
             return []
-        ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in snapshot.queues()}
+        bounds = {
+            (each.topic, each.queue_id): (each.first_available_offset, each.max_offset) for each in snapshot.queues()
+        }
     try:
         read = ConsumerOffsets.read(StorePaths(source.path).config, env=env)
     except StoreError as error:
@@ -38,10 +40,10 @@ def _store_lags(source: StoreSource, losses: list[str], env: Env) -> list[GroupL
     if read.file.remark is not None:
         losses.append(read.file.remark)
     return [
-        GroupLag(_text(group), _text(topic), queue_id, offset, ends[topic, queue_id])
+        GroupLag(_text(group), _text(topic), queue_id, offset, *bounds[topic, queue_id])
         for (topic, group), offsets in read.offsets.items()
         for queue_id, offset in offsets.items()
-        if (topic, queue_id) in ends and source.wanted.wants_queue(topic, queue_id)
+        if (topic, queue_id) in bounds and source.wanted.wants_queue(topic, queue_id)
     ]
 
 
@@ -49,12 +51,15 @@ def _log_lags(source: LogDirSource, env: Env) -> list[GroupLag]:
     with open_kafka(source.path, env=env, **source.settings) as snapshot:
         if not isinstance(snapshot, LogDirSnapshot):
             return []
-        ends = {(each.topic, each.partition): each.log_end_offset for each in source.partitions(snapshot)}
+        bounds = {
+            (each.topic, each.partition): (each.log_start_offset, each.log_end_offset)
+            for each in source.partitions(snapshot)
+        }
         committed = snapshot.log_dir.consumer_offsets().offsets
     return [
-        GroupLag(group, *place, commit.offset, ends[place])
+        GroupLag(group, *place, commit.offset, *bounds[place])
         for (group, place), commit in committed.items()
-        if place in ends
+        if place in bounds
     ]
 
 

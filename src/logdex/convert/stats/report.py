@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from logdex.frames.lag import lag_of
 from logdex.jobs.reports import Lossy, WorkReport
 
 
@@ -51,19 +52,20 @@ class KeyFigures:
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """How far a consumer group is behind in one queue or partition: `lag` messages, of those up to
-    `end_offset`."""
+    """How far a consumer group is behind in one queue or partition: `lag` messages, of those from
+    `first_offset`, the first that is still there, to `end_offset` (exclusive)."""
 
     group: str
     topic: str
     queue: int
     offset: int
+    first_offset: int
     end_offset: int
 
     @property
     def lag(self) -> int:
         """The messages that the group has yet to consume."""
-        return max(self.end_offset - self.offset, 0)
+        return lag_of(self.offset, self.first_offset, self.end_offset)
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from logdex.frames.lag import lag_of
 from logdex.kafka.files.reader_positions import read_position, reader_names
 from logdex.kafka.snapshot.log_dir_snapshot import KafkaSnapshot, LogDirSnapshot
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
@@ -23,7 +24,7 @@ class ReaderProgress:
     @property
     def lag(self) -> int:
         """How many offsets of the partition the reader has not read."""
-        return max(self.partition.log_end_offset - max(self.offset or 0, self.partition.log_start_offset), 0)
+        return lag_of(self.offset, self.partition.log_start_offset, self.partition.log_end_offset)
 
 
 def progress_of(partitions: Iterable[PartitionSnapshot], name: str | None, *, is_named: bool) -> list[ReaderProgress]:

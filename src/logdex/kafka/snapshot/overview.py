@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from logdex.errors import LogdexError, VanishedError
+from logdex.frames.lag import lag_of
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.directory.clean_mark import is_closed_cleanly, is_shut_down_cleanly
 from logdex.kafka.directory.log_dir import KafkaLogDir, PartitionDir
@@ -98,7 +99,7 @@ class PartitionOverview:
         return self._behind(self.reader_positions[name])
 
     def _behind(self, offset: int) -> int:
-        return max(self.log_end_offset - max(offset, self.log_start_offset), 0)
+        return lag_of(offset, self.log_start_offset, self.log_end_offset)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the partition's object for ``logdex info --json``."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from logdex.frames.lag import lag_of
 from logdex.frames.scan_frames import ScanSource
 from logdex.frames.tables import Rows, TimedTable
 from logdex.io.env import DEFAULT_ENV, Env
@@ -120,6 +121,6 @@ class KafkaTables:
         offsets = self._snapshot.log_dir.consumer_offsets().offsets
         for (group, partition), committed in sorted(offsets.items()):
             one = ends.get((partition.topic, partition.partition))
-            lag = None if one is None else max(one.log_end_offset - max(committed.offset, one.log_start_offset), 0)
+            lag = None if one is None else lag_of(committed.offset, one.log_start_offset, one.log_end_offset)
             place = {"consumer_group": group, "topic": partition.topic, "partition": partition.partition, "lag": lag}
             yield place | committed._asdict()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from logdex.errors import UsageError
+from logdex.frames.lag import lag_of
 from logdex.primitives.text import to_bytes
 from logdex.rocketmq.files.config_files import ConsumerOffsets
 from logdex.rocketmq.read.results import QueueInfo
@@ -25,11 +26,13 @@ class QueueProgress:
     offset: int | None
     min_offset: int
     max_offset: int
+    first_available_offset: int
 
     @property
     def lag(self) -> int:
-        """How many messages of the queue the group has not consumed."""
-        return max(self.max_offset - max(self.offset or 0, self.min_offset), 0)
+        """How many messages of the queue the group has not consumed, of those that are still
+        there."""
+        return lag_of(self.offset, self.first_available_offset, self.max_offset)
 
 
 def progress_of(
@@ -51,8 +54,8 @@ def _rows(
     committed = offsets.offsets.get((topic, group), {})
     for queue_id in sorted(committed.keys() | {each for own, each in known if own == topic}):
         queue = known.get((topic, queue_id))
-        low, high = (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
-        yield QueueProgress(_text(group), topic, queue_id, committed.get(queue_id), low, high)
+        bounds = (0, 0, 0) if queue is None else (queue.min_offset, queue.max_offset, queue.first_available_offset)
+        yield QueueProgress(_text(group), topic, queue_id, committed.get(queue_id), *bounds)
 
 
 def reset_target(snapshot: StoreSnapshot, row: QueueProgress, to: str | int, time_ms: int | None) -> int:

@@ -87,7 +87,7 @@ class ReadableStore(QueueReads):
             for topic, queue_id in sorted(self._queues.names.values()):
                 view = self._view(topic, queue_id)
                 if view is not None:
-                    found.append(QueueInfo(topic, queue_id, view.min_offset, view.max_offset, view.queue.directory))
+                    found.append(view.info(self._core.reader.min_offset))
             return found
 
     # -- by queue ---------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from logdex.rocketmq.consume_queue.light_queues import is_of_queue
 from logdex.rocketmq.consume_queue.tag_filter import TagFilter
 from logdex.rocketmq.files.store_files import queue_folder
 from logdex.rocketmq.message.stored_message import StoredMessage
-from logdex.rocketmq.read.results import GetMessageResult, GetMessageStatus
+from logdex.rocketmq.read.results import GetMessageResult, GetMessageStatus, QueueInfo
 
 _ENTRIES_AT_ONCE = 1024
 _AHEAD_BYTES_MAX = 1 << 20
@@ -56,6 +56,12 @@ class QueueView:
         """Returns what `of` returns. Where another process has removed the queue's first files
         since they were listed, they are listed again."""
         return queue.steadily(lambda: QueueView.of(queue, log_min_offset, log_end_offset))
+
+    def info(self, log_min_offset: int, directory: str | None = None) -> QueueInfo:
+        """Returns what is told of the queue to whoever lists queues."""
+        queue, low, high = self.queue, self.min_offset, self.max_offset
+        first = min(queue.steadily(lambda: queue.first_available_offset(log_min_offset)), high)
+        return QueueInfo(queue.topic, queue.queue_id, low, high, first, directory or queue.directory)
 
 
 @dataclass(slots=True)

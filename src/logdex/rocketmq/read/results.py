@@ -77,12 +77,14 @@ class GetColumnsResult:
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
     """One queue and its queue offsets: `min_offset` as the engine computes it, `max_offset` is the
-    one after the last message."""
+    one after the last message. `first_available_offset` is that of the first message that the log
+    still holds: the engine's minimum can be lower."""
 
     topic: bytes
     queue_id: int
     min_offset: int
     max_offset: int
+    first_available_offset: int
     directory: str
 
 

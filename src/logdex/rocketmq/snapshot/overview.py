@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from logdex.errors import CorruptError, StoreError, VanishedError
+from logdex.frames.lag import lag_of
 from logdex.io.env import DEFAULT_ENV, Env, ReadFile
 from logdex.io.open_files import OpenFiles
 from logdex.layout.rocketmq import INDEX_ENTRY, INDEX_HEADER
@@ -60,11 +61,16 @@ class QueueOverview:
     @property
     def messages(self) -> int:
         """The number of queue offsets from the first available to the maximum."""
-        return max(self.max_offset - self.first_available_offset, 0)
+        return self.lag_from(0)
 
     def lag(self, group: str) -> int:
-        """Returns the number of messages that a group has not consumed yet."""
-        return max(self.max_offset - max(self.consumer_offsets[group], self.min_offset), 0)
+        """Returns the number of messages that a group has not consumed yet, of those that are still
+        there."""
+        return self.lag_from(self.consumer_offsets[group])
+
+    def lag_from(self, offset: int) -> int:
+        """Returns the number of messages from a queue offset on."""
+        return lag_of(offset, self.first_available_offset, self.max_offset)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the queue's object in ``logdex info --json``."""

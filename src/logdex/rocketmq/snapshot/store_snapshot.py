@@ -137,7 +137,7 @@ class StoreSnapshot(KeyReads):
         for topic, queue_id, directory in self._queue_names():
             view = self._view(topic, queue_id)
             if view is not None:
-                found.append(QueueInfo(topic, queue_id, view.min_offset, view.max_offset, directory))
+                found.append(view.info(self.commit_log.min_offset, directory))
         return found
 
     def _queue_names(self) -> Iterable[tuple[bytes, int, str]]:

@@ -91,7 +91,7 @@ class StoreTables:
         for (topic, group), offsets in found.offsets.items():
             for queue_id, offset in offsets.items():
                 queue = queues.get((topic, queue_id))
-                lag = None if queue is None else max(queue.max_offset - max(offset, queue.min_offset), 0)
+                lag = None if queue is None else queue.lag_from(offset)
                 yield {
                     "consumer_group": to_text(group),
                     "topic": to_text(topic),

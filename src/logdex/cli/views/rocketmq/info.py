@@ -123,20 +123,24 @@ def _checkpoint(look: StoreOverview) -> str:
 
 
 def _print_queues(look: StoreOverview) -> None:
-    rows = [("TOPIC", "QUEUE", "MIN", "MAX", "MESSAGES", "FIRST STORED", "LAST STORED")]
+    # The engine's minimum is what it answers; fewer messages than from there on may be left.
+    differs = any(queue.first_available_offset != queue.min_offset for queue in look.queues)
+    more = ("AVAILABLE FROM",) if differs else ()
+    rows: list[tuple[str, ...]] = [("TOPIC", "QUEUE", "MIN", *more, "MAX", "MESSAGES", "FIRST STORED", "LAST STORED")]
     for queue in look.queues:
         rows.append(
             (
                 shown(queue.topic),
                 str(queue.queue_id),
                 str(queue.min_offset),
+                *((str(queue.first_available_offset),) if differs else ()),
                 str(queue.max_offset),
                 str(queue.messages),
                 human_time(queue.begin_timestamp_ms),
                 human_time(queue.end_timestamp_ms),
             )
         )
-    table(rows, right=(1, 2, 3, 4))
+    table(rows, right=range(1, 5 + differs))
 
 
 def _print_groups(look: StoreOverview) -> None:
