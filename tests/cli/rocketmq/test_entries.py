@@ -1,10 +1,12 @@
-"""`cat` of a ConsumeQueue file or an IndexFile lists its entries."""
+"""`cat` of a ConsumeQueue file, an IndexFile or the checkpoint lists its entries."""
 
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 from typing import Any
 
+from logdex.cli.output import human_time
 from tests.cli.helpers import run, run_json
 from tests.directories import tree_hash
 from tests.golden import rocketmq as golden
@@ -53,11 +55,30 @@ def test_an_index_file(golden_store: Any) -> None:
     assert columns == f"1\t{expected[0]['key_hash']}\n"
 
 
-def test_what_is_about_messages_is_refused(golden_store: Any) -> None:
+def test_what_is_about_messages_is_refused(golden_store: Any, tmp_path: Path) -> None:
     path = sorted((golden_store(NAME) / "index").iterdir())[0]
     for flags in (["--grep", "x"], ["--tail", "1"], ["--topic", "t"], ["--format", "%k"], ["--columns", "body"]):
         refused = run("cat", path, *flags)
         assert (refused.exit_code, refused.stdout) == (2, "")
         assert "is about messages" in refused.stderr or "there is no field 'body'" in refused.stderr
-    told = run("cat", golden_store(NAME) / "checkpoint")
+    (tmp_path / "topics.json").write_text("{}")
+    told = run("cat", tmp_path / "topics.json")
     assert (told.exit_code, "contains no messages" in told.stderr) == (2, True)
+    told = run("cat", golden_store(NAME) / "checkpoint", "--offset", 1)
+    assert (told.exit_code, "--offset is about messages" in told.stderr) == (2, True)
+
+
+def test_the_checkpoint(golden_store: Any, tmp_path: Path) -> None:
+    path = golden_store(NAME) / "checkpoint"
+    times = struct.unpack_from(">3q", path.read_bytes())
+    (entry,) = run_json("cat", path)
+    assert (*entry.values(),)[:3] == times
+    assert all(times)
+    text = run("cat", path).stdout
+    assert text.startswith(f"physic_msg_timestamp_ms {times[0]} ({human_time(times[0])})  logics_msg_timestamp_ms ")
+    assert run("cat", path, "--columns", "index_msg_timestamp_ms").stdout == f"{times[2]}\n"
+    short = tmp_path / "checkpoint"
+    short.write_bytes(b"short")
+    told = run("cat", short)
+    assert told.exit_code in (1, 2)
+    assert "checkpoint: byte 5" in told.stderr

@@ -76,7 +76,7 @@ class StorePath:
     @property
     def has_entries(self) -> bool:
         """Whether this is a file that consists of entries."""
-        return self.kind in (StorePathKind.CONSUME_QUEUE, StorePathKind.INDEX)
+        return self.kind in (StorePathKind.CONSUME_QUEUE, StorePathKind.INDEX, StorePathKind.CHECKPOINT)
 
     @property
     def holds_messages(self) -> bool:

@@ -1,6 +1,6 @@
-"""The entries of one file beside the log: a ConsumeQueue file or an IndexFile.
+"""The entries of one file beside the log: a ConsumeQueue file, an IndexFile or the checkpoint.
 
-Source: ``docs/formats``: consume-queue.md, index-file.md.
+Source: ``docs/formats``: consume-queue.md, index-file.md, checkpoint.md.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.primitives.text import to_bytes
 from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue
+from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.geometry.index_geometry import IndexGeometry, infer_index_geometry, read_header
 from logdex.rocketmq.index_file.index_file import IndexFile
 from logdex.rocketmq.recognise.store_path import StorePath, StorePathKind
@@ -29,13 +30,16 @@ def file_entries(
     env: Env = DEFAULT_ENV,
     **_: Any,
 ) -> Iterator[dict[str, Any]]:
-    """Yields the entries of a file that has some, from a queue offset or an entry's number on.
+    """Yields the entries of a file that has some, from a queue offset or an entry's number on. The
+    checkpoint is one entry.
 
     The geometry of an IndexFile is inferred unless both of its numbers are given. Raises what
     opening the file raises, such as `GeometryError` if nothing shows the geometry.
     """
     if file.kind is StorePathKind.CONSUME_QUEUE:
         return _queue_entries(file, first, env)
+    if file.kind is StorePathKind.CHECKPOINT:
+        return iter([StoreCheckpoint.read(file.path, env=env)._asdict()])
     geometry = None
     if max_hash_slot_num is not None and max_index_num is not None:
         geometry = IndexGeometry(max_hash_slot_num, max_index_num)

@@ -48,6 +48,7 @@ def show(
     from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
     if found.has_entries:
+        from logdex.rocketmq.recognise.store_path import StorePathKind
         from logdex.rocketmq.snapshot.file_entries import file_entries
 
         others: dict[str, object] = {
@@ -57,6 +58,8 @@ def show(
             "--to": end_ms,
             "--tail": tail,
         }
+        if found.kind is StorePathKind.CHECKPOINT:
+            others["--offset"] = offset
         others |= {"--physical-offset": physical_offset, "--follow": follow, "--grep": grep, "--where": where}
         print_entries(file_entries(found, first=offset, **settings), rows, limit, others, found.description)
         return True
