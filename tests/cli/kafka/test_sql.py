@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("duckdb")
 from logdex.kafka.batch.record import Record
 from logdex.kafka.log.log import Log
-from tests.cli.helpers import run, run_json
+from tests.cli.helpers import end_of, run, run_json
 
 
 @pytest.fixture
@@ -35,12 +35,21 @@ def test_records_and_partitions(logs: Path) -> None:
 def test_bad_batches_are_told(logs: Path) -> None:
     file = next((logs / "orders-0").glob("*.log"))
     data = bytearray(file.read_bytes())
-    data[70] ^= 1
+    data[2 * len(data) // 5 + 70] ^= 1
     file.write_bytes(data)
     result = run("sql", logs, "SELECT count(*) AS n FROM records", "--csv")
     assert (result.exit_code, result.stdout) == (1, "n\n10\n")
     assert "skipped" in result.stderr
     assert run("sql", logs, "SELECT count(*) AS n FROM records WHERE partition = 1", "--csv").exit_code == 0
+    end = end_of("sql", logs, "SELECT count(*) AS n FROM records", exit_code=1)
+    assert (end["end_of"], end["count"], end["is_complete"]) == ("sql", 1, False)
+    [problem] = end["problems"]
+    assert f"skipped: {problem}" in result.stderr
+    assert (end["gaps"], end["missing_offsets"], end["ends"], end["deleted"]) == (1, 1, [], [])
+    twice = 'SELECT a.key FROM records a JOIN records b USING (partition, "offset")'
+    assert end_of("sql", logs, twice, exit_code=1)["problems"] == [problem]
+    end = end_of("sql", logs, "SELECT key FROM records WHERE partition = 1")
+    assert (end["count"], end["is_complete"], end["problems"]) == (6, True, [])
 
 
 def test_flags(logs: Path) -> None:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 pytest.importorskip("duckdb")
-from tests.cli.helpers import run, run_json
+from tests.cli.helpers import end_of, run, run_json, without_end
 from tests.unit.rocketmq.small_stores import MESSAGES, build
 
 GEOMETRY = (
@@ -89,7 +89,7 @@ def test_a_parquet_file_with_the_name_of_an_address(
 def test_intervals_and_numbers_that_json_lacks(store: Path, tmp_path: Path) -> None:
     query = "SELECT INTERVAL '1 month 6 days 3 hours 52 minutes 10.096 seconds' AS span, 'NaN'::double AS f"
     for form in ((), ("--csv",), ("--json",)):
-        printed = run("sql", store, query, *form).stdout
+        printed = without_end(run("sql", store, query, *form).stdout)
         assert "1 month 6 days 03:52:10.096" in printed
     assert json.loads(printed, parse_constant=pytest.fail)["f"] == "nan"
     refused = run("sql", store, query, "--parquet", tmp_path / "span.parquet")
@@ -107,7 +107,8 @@ def test_no_rows(store: Path) -> None:
     query = "SELECT topic FROM messages WHERE topic = 'none'"
     assert run("sql", store, query, *GEOMETRY).stdout == "TOPIC\n"
     assert run("sql", store, query, "--csv", *GEOMETRY).stdout == "topic\n"
-    assert run("sql", store, query, "--json", *GEOMETRY).stdout == ""
+    assert run_json("sql", store, query, *GEOMETRY) == []
+    assert end_of("sql", store, query, *GEOMETRY)["count"] == 0
 
 
 def test_a_plan_is_drawn(store: Path) -> None:
@@ -158,3 +159,22 @@ def test_a_damaged_log_is_told(store: Path, tmp_path: Path) -> None:
     assert "the log ends at offset" in result.stderr
     assert "logdex verify" in result.stderr
     assert run("sql", damaged, "SELECT * FROM segments", *GEOMETRY).exit_code == 0
+    end = end_of("sql", damaged, "SELECT a.body, b.body FROM messages a, messages b LIMIT 2", *GEOMETRY, exit_code=1)
+    assert (end["count"], end["is_complete"], end["problems"]) == (2, False, [])
+    [log_end] = end["log_ends"]
+    assert log_end["kind"] == "corrupt"
+    assert f"the log ends at offset {log_end['offset']}" in result.stderr
+    assert end_of("sql", damaged, "SELECT * FROM segments", *GEOMETRY)["log_ends"] == []
+
+
+def test_the_last_json_object_says_whether_all_was_read(store: Path, tmp_path: Path) -> None:
+    end = end_of("sql", store, "SELECT * FROM messages", *GEOMETRY)
+    [log_end] = end.pop("log_ends")
+    assert log_end["kind"] == "zeros"
+    assert end == {"end_of": "sql", "count": 40, "is_complete": True, "problems": []}
+    harmed = build(tmp_path / "store", MESSAGES)
+    (harmed / "config").mkdir(exist_ok=True)
+    (harmed / "config" / "consumerOffset.json").write_text("[")
+    end = end_of("sql", harmed, "SELECT * FROM consumer_offsets", *GEOMETRY, exit_code=1)
+    assert (end["count"], end["is_complete"]) == (0, False)
+    assert "consumerOffset.json" in end["problems"][0]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from logdex.cli.output import emit_json, human_time, note, shown, table
+from logdex.cli.rows.printer import END_OF
 from logdex.errors import LogdexError, UsageError
 from logdex.io.env import DEFAULT_ENV
 from logdex.primitives.shown import counted
@@ -31,15 +32,17 @@ _PLAN = ["explain_key", "explain_value"]
 _UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
-def print_result(session: SqlSession, query: str, form: str, parquet: str | None) -> None:
+def print_result(session: SqlSession, query: str, form: str, parquet: str | None) -> int:
     """Prints the rows of a query as ``table``, ``json`` or ``csv``, or writes them to the file
-    `parquet`."""
+    `parquet`. Returns the number of rows."""
     batches = session.batches(query)
     if parquet is not None:
         rows = _write_parquet(batches, parquet)
         note(f"{parquet}: {counted(rows, 'row')}")
-    else:
-        {"table": _print_table, "json": _print_json, "csv": _print_csv}[form](batches)
+        return rows
+    counted_batches = _Counted(batches)
+    {"table": _print_table, "json": _print_json, "csv": _print_csv}[form](iter(counted_batches))
+    return counted_batches.rows
 
 
 def tell_problems(problems: Iterable[str]) -> bool:
@@ -48,6 +51,31 @@ def tell_problems(problems: Iterable[str]) -> bool:
     for problem in found:
         note(problem)
     return not found
+
+
+def print_end_of_result(form: str, rows: int, *, is_complete: bool, problems: Iterable[str], **facts: Any) -> None:
+    """Prints, behind rows as JSON, what programs need to know of the answer: whether all that it
+    was made of could be read. In the lists of `facts` each thing is named once, even if the query
+    has read the log several times."""
+    if form == "json":
+        for name, value in facts.items():
+            if isinstance(value, list):
+                facts[name] = [each for place, each in enumerate(value) if each not in value[:place]]
+        told = {"count": rows, "is_complete": is_complete, "problems": [*dict.fromkeys(problems)]}
+        emit_json({END_OF: "sql", **told, **facts})
+
+
+class _Counted:
+    """Batches, of which the `rows` are counted as they go by."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self.rows = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._batches:
+            self.rows += len(batch)
+            yield batch
 
 
 def _print_json(batches: Iterator[pa.RecordBatch]) -> None:

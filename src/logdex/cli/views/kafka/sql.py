@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.views.kafka.records import tell_scan
-from logdex.cli.views.query_result import print_result, tell_problems
+from logdex.cli.views.kafka.records import scan_facts, tell_scan
+from logdex.cli.views.query_result import print_end_of_result, print_result, tell_problems
 
 if TYPE_CHECKING:
     from logdex.kafka.directory.recognise import KafkaPath
@@ -31,8 +31,11 @@ def show(
     with open_kafka(found, **settings) as snapshot:
         tables = KafkaTables(found, snapshot, control=control, isolation=isolation)
         with SqlSession(tables) as session:
-            print_result(session, query, form, parquet)
+            rows = print_result(session, query, form, parquet)
         is_good = tell_problems(tables.problems)
         for scan in tables.scans:
             is_good &= scan.is_good or tell_scan(scan, found.path)
+        facts = scan_facts(tables.scans)
+        facts["problems"] = [*tables.problems, *facts["problems"]]
+        print_end_of_result(form, rows, **{**facts, "is_complete": is_good})
         return is_good

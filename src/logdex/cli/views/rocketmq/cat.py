@@ -99,9 +99,14 @@ def _end(rows: RowOptions, printer: MessagePrinter, end: LogEnd | None, *, is_go
     good."""
     is_good = is_good and not printer.problems
     if not (printer.is_done and is_good):
-        facts = None if end is None else {"offset": end.offset, "kind": end.kind.value, "reason": end.reason}
+        facts = None if end is None else end_facts(end)
         print_end(rows, "cat", count=printer.printed, is_complete=is_good, log_end=facts)
     return is_good
+
+
+def end_facts(end: LogEnd) -> dict[str, Any]:
+    """Returns where and why a log ends, for programs."""
+    return {"offset": end.offset, "kind": end.kind.value, "reason": end.reason}
 
 
 def _print(scan: LogScan, printer: MessagePrinter, seen: frozenset[int]) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.views.query_result import print_result, tell_problems
-from logdex.cli.views.rocketmq.cat import tell_end
+from logdex.cli.views.query_result import print_end_of_result, print_result, tell_problems
+from logdex.cli.views.rocketmq.cat import end_facts, tell_end
 
 if TYPE_CHECKING:
     from logdex.rocketmq.recognise.store_path import StorePath
@@ -29,8 +29,11 @@ def show(
 
     snapshot = StoreSnapshot(found, **settings)
     with snapshot, SqlSession(tables := StoreTables(snapshot, time_slack_ms=time_slack_ms)) as session:
-        print_result(session, query, form, parquet)
+        rows = print_result(session, query, form, parquet)
         is_good = tell_problems(tables.problems)
-        for end in {scan.end.offset: scan.end for scan in tables.scans if scan.end is not None}.values():
+        ends = {scan.end.offset: scan.end for scan in tables.scans if scan.end is not None}.values()
+        for end in ends:
             is_good &= end.is_clean or tell_end(end, found.path)
+        log_ends = [end_facts(end) for end in ends]
+        print_end_of_result(form, rows, is_complete=is_good, problems=tables.problems, log_ends=log_ends)
         return is_good
