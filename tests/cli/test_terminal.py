@@ -13,15 +13,22 @@ import re
 import shutil
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.helpers import Ended, command_line, run
 from tests.examples import cases
+from tests.unit.rocketmq.ha.masters import filled_store, plain, serving
+from tests.unit.rocketmq.message_store.open_stores import SIZES
 
+FLAGS = [part for name, size in SIZES.items() for part in ("--" + name.replace("_", "-"), str(size))]
+RESET = ("--group", "G", "--yes")
 COMMANDS: dict[str, tuple[str, ...]] = {
     "info": ("info", "{store}"),
     "info of Kafka": ("info", "{logs}"),
@@ -49,11 +56,42 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "put": ("put", "{output}", "--create", "rocketmq", "--topic", "T", "--body", "hello"),
     "put of Kafka": ("put", "{output}/T-0", "--create", "kafka", "--value", "hello"),
     "consume": ("consume", "{copy}", "--topic", "TopicA", "--group", "G"),
+    "consume of Kafka": ("consume", "{logs_copy}", "--topic", "orders", "--group", "G", "--limit", "3"),
     "offsets of Kafka": ("offsets", "{logs}", "--topic", "orders", "--group", "G"),
     "offsets": ("offsets", "{store}", "--topic", "TopicA", "--group", "G"),
+    "offsets that are reset": (
+        *["offsets", "{copy}", "--topic", "TopicA", "--group", "G", "--reset-to", "latest", "--yes"],
+    ),
+    "offsets of Kafka that are reset": (
+        *["offsets", "{logs_copy}", "--topic", "orders", "--group", "G", "--reset-to", "1", "--yes"],
+    ),
+    "sql": ("sql", "{store}", "SELECT topic, queue_offset FROM messages ORDER BY ALL"),
+    "sql of Kafka as JSON": ("sql", "{logs}", "SELECT topic, key FROM records ORDER BY ALL", "--json"),
+    "sql as CSV": ("sql", "{store}", "SELECT * FROM segments", "--csv"),
+    "stats": ("stats", "{store}"),
+    "stats of Kafka": ("stats", "{logs}", "--json"),
+    "export": ("export", "{store}", "--output", "{output}"),
+    "export of Kafka": ("export", "{logs}", "--output", "{output}"),
+    "convert": ("convert", "{store}", "--to", "kafka", "--output", "{output}"),
+    "convert of Kafka": ("convert", "{logs}", "--to", "rocketmq", "--topic", "orders", "--output", "{output}"),
+    "import": ("import", "{table}", "--format", "kafka", "--output", "{output}"),
+    "dispatch": ("dispatch", "{store}", "--output", "{output}"),
+    "dispatch of Kafka": ("dispatch", "{logs}", "--output", "{output}"),
+    "follow": ("follow", "{master}", "--until-caught-up", *FLAGS, "--output", "{output}"),
+    "completion": ("completion", "bash"),
+    "doctor": ("doctor",),
+    "warm-up": ("warm-up",),
     "bench": ("bench", "{store}"),
     "bench of Kafka": ("bench", "{logs}"),
 }
+
+
+LOSSY = {"convert": 3}
+"""The store has half messages, which no topic of Kafka's could hold."""
+
+
+def test_every_command_is_there() -> None:
+    assert {arguments[0] for arguments in COMMANDS.values()} == set(command_line().commands)
 
 
 class Terminal:
@@ -141,9 +179,23 @@ EXPECTED: dict[str, tuple[Ended, str]] = {}
 """What each command prints without a terminal, and where it wrote to if it wrote."""
 
 
-def a_copy(store: str, place: Path) -> str:
-    """A store for a command that writes into it."""
-    return str(shutil.copytree(store, place))
+@contextmanager
+def things(arguments: tuple[str, ...], paths: dict[str, str], place: Path) -> Iterator[list[str]]:
+    """The arguments of a command, with what it needs of its own at a place: directories to write
+    into, a table to import, a master to follow."""
+    place.mkdir()
+    wanted, own = {part for part in arguments if part.startswith("{")}, {"output": str(place / "output")}
+    with ExitStack() as stack:
+        for name, root in ("{copy}", paths["store"]), ("{logs_copy}", paths["logs"]):
+            if name in wanted:
+                own[name[1:-1]] = str(shutil.copytree(root, place / "copy"))
+        if "{table}" in wanted:
+            own["table"] = str(place / "orders.parquet")
+            rows = {"topic": ["orders"] * 3, "key": [b"a", b"b", None], "value": [b"1", b"2", b"3"]}
+            pq.write_table(pa.table(rows), own["table"])
+        if "{master}" in wanted:
+            own["master"] = stack.enter_context(serving(plain(filled_store(place / "master")))).address
+        yield [each.format(**paths, **own) for each in arguments]
 
 
 @pytest.mark.parametrize(("name", "place"), cases(itertools.product(COMMANDS, [to_file, to_pipe, to_terminal]), 4))
@@ -153,17 +205,21 @@ def test_all_data_goes_to_stdout(
     tmp_path: Path,
     golden_store: Callable[[str], Path],
     golden_log: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if COMMANDS[name][0] == "sql":
+        pytest.importorskip("duckdb")
+    if name == "doctor":  # its Spark has tests of its own
+        monkeypatch.setitem(sys.modules, "pyspark", None)
     paths = {"store": str(golden_store("tiny-5.5.0")), "logs": str(golden_log("tiny-broker"))}
-    copies = [a_copy(paths["store"], tmp_path / each) if "{copy}" in COMMANDS[name] else "" for each in ("a", "b")]
-    arguments = [each.format(output=tmp_path / "output-a", copy=copies[0], **paths) for each in COMMANDS[name]]
     if name not in EXPECTED:
-        EXPECTED[name] = run(*arguments), arguments[-1]
-    expected, output = EXPECTED[name]
-    arguments = [each.format(output=tmp_path / "output-b", copy=copies[1], **paths) for each in COMMANDS[name]]
+        with things(COMMANDS[name], paths, tmp_path / "a") as arguments:
+            EXPECTED[name] = run(*arguments), str(tmp_path / "a")
+    expected, where = EXPECTED[name]
     stdout, text = place(tmp_path)
-    code, told = run_at_terminal(stdout, *arguments)
+    with things(COMMANDS[name], paths, tmp_path / "b") as arguments:
+        code, told = run_at_terminal(stdout, *arguments)
     found = text()
-    assert code == expected.exit_code == 0, told
+    assert code == expected.exit_code == LOSSY.get(name, 0), told
     assert expected.stdout
-    assert timeless(found.replace(str(tmp_path / "output-b"), output)) == timeless(expected.stdout)
+    assert timeless(found.replace(str(tmp_path / "b"), where)) == timeless(expected.stdout)
