@@ -37,6 +37,8 @@ def test_a_store_and_its_parts(tmp_path: Path) -> None:
         end = store.put_message(Message("orders", b"paid", keys="k", queue_id=0)).size_bytes
         store.dispatch()
         assert repr(store) == f"MessageStore({str(root)!r}, CommitLog offsets 0 to {end}, open)"
+        place = f"LogScan({str(root / 'commitlog')!r}, ReadFilter(topic=b'orders'"
+        assert repr(store.scan("orders")).startswith(place)
         with HAService(store, port=0) as service:
             assert repr(service) == f"HAService({service.host}:{service.port}, 0 slaves, open)"
         assert repr(service).endswith(", closed)")
@@ -70,6 +72,7 @@ def test_a_log_and_its_parts(tmp_path: Path) -> None:
         assert repr(transaction) == "Transaction(producer 7, epoch 0, open)"
         transaction.abort()
         assert repr(transaction) == "Transaction(producer 7, epoch 0, ended)"
+        assert repr(log.scan()).startswith(f"KafkaScan(partitions=[LivePartitionSnapshot({str(path)!r}, 1 segment, ")
     assert repr(log).endswith(", closed)")
     with logdex.open(path.parent) as logs:
         assert repr(logs) == f"LogDirSnapshot({str(path.parent)!r}, 1 partition, open)"

@@ -14,11 +14,23 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, assert_type
 
+import pyarrow as pa
 import pytest
 
 import logdex.kafka
 import logdex.rocketmq
-from logdex.kafka import AppendInfo, KafkaLogDir, LoadReport, Log, LogReader, Record, RecordBatch
+from logdex.kafka import (
+    AppendInfo,
+    KafkaLogDir,
+    LoadReport,
+    Log,
+    LogDirSnapshot,
+    LogReader,
+    PartitionSnapshot,
+    Record,
+    RecordBatch,
+)
+from logdex.kafka.read.record_scan import KafkaScan
 from logdex.rocketmq import (
     CommitLog,
     ConsumeQueue,
@@ -40,6 +52,7 @@ from logdex.rocketmq import (
     StoreSnapshot,
     StoreStats,
 )
+from logdex.rocketmq.read.message_scan import LogScan
 from tests.docs.pages import BLOCK
 from tests.golden.archives import ROOT
 
@@ -98,6 +111,11 @@ def test_a_program_with_a_message_store(tmp_path: Path) -> None:
         assert assert_type(store.get_columns("orders", 0, 0), GetColumnsResult).table.num_rows == 1
         assert len(assert_type(store.query_message("orders", "k"), QueryMessageResult).messages) == 1
         assert len(assert_type(store.queues(), list[QueueInfo])) == 1
+        assert assert_type(store.topics(), dict[str, list[int]]) == {"orders": [0]}
+        assert [assert_type(each, StoredMessage).body for each in store] == [b"paid"]
+        assert len(assert_type(store.query("orders", "k"), list[StoredMessage])) == 1
+        assert len(list(assert_type(store.scan("orders", limit=1), LogScan))) == 1
+        assert assert_type(store.to_arrow(["body"]), pa.RecordBatchReader).read_all().num_rows == 1
         assert assert_type(store.stats, StoreStats).puts == 1
         with Consumer(store, "billing", "orders") as consumer:
             messages = assert_type(consumer.poll(), list[StoredMessage])
@@ -112,6 +130,9 @@ def test_a_program_with_a_message_store(tmp_path: Path) -> None:
         IndexService(root / "index", snapshot.config) as index,
     ):
         assert log.min_offset == snapshot.commit_log.min_offset == 0
+        assert [assert_type(each, StoredMessage).body for each in snapshot] == [b"paid"]
+        assert len(assert_type(snapshot.query("orders", "k"), list[StoredMessage])) == 1
+        assert assert_type(snapshot.to_arrow(), pa.RecordBatchReader).read_all().num_rows == 1
         assert len(index.files) == 1
     assert ConsumeQueue(root / "consumequeue" / "orders" / "0", b"orders", 0).max_offset == 1
     offsets = LocalFileOffsetStore(tmp_path / "offsets.json")
@@ -124,6 +145,15 @@ def test_a_program_with_a_log(tmp_path: Path) -> None:
     with Log.open(path) as log:
         assert assert_type(log.append([Record(value=b"v")]), AppendInfo).first_offset == 0
         assert_type(log.load_report, LoadReport)
+        assert [assert_type(each, Record).value for each in log] == [b"v"]
+        assert assert_type(log.query("k"), list[Record]) == []
+        assert_type(log.scan(offset=0), KafkaScan[PartitionSnapshot])
+        assert assert_type(log.to_arrow(["value"]), pa.RecordBatchReader).read_all().num_rows == 1
+    with PartitionSnapshot(path) as partition, LogDirSnapshot(tmp_path) as logs:
+        assert [assert_type(each, Record).value for each in partition] == [b"v"]
+        assert [assert_type(each, Record).value for each in logs] == [b"v"]
+        assert assert_type(logs.topics(), dict[str, list[int]]) == partition.topics() == {"events": [0]}
+        assert assert_type(logs.to_arrow(), pa.RecordBatchReader).read_all().num_rows == 1
     with LogReader(path, "billing") as reader:
         assert len(assert_type(reader.poll(), list[Record])) == 1
     assert_type(KafkaLogDir(tmp_path), KafkaLogDir)

@@ -4,23 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice
+from typing import Unpack
 
+from logdex.frames.opened_log import OpenedLog
+from logdex.jobs.reports import Progress
 from logdex.kafka.batch.record import Record
 from logdex.kafka.batch.record_batch import RecordBatch
 from logdex.kafka.log.core import LogCore
 from logdex.kafka.log.load_report import LoadReport
 from logdex.kafka.read import log_read, time_lookup
 from logdex.kafka.read.log_read import READ_BYTES, READ_UNCOMMITTED, LogView
+from logdex.kafka.read.read_filter import FilterOptions, filter_of
+from logdex.kafka.read.record_scan import KafkaScan
 from logdex.kafka.segment.file_records import TimestampAndOffset
 from logdex.kafka.segment.log_segment import LogSegment
 from logdex.kafka.segment.transaction_index import AbortedTxn
 from logdex.kafka.settings.log_config import LogConfig
+from logdex.kafka.snapshot.partition_snapshot import Key, PartitionSnapshot
 from logdex.kafka.state.leader_epochs import EpochEntry
 from logdex.kafka.state.producer_state import ProducerState
 from logdex.primitives.shown import counted, repr_of
+from logdex.primitives.wrong_questions import require_counts, require_times
 
 
-class ReadableLog:
+class LivePartitionSnapshot(PartitionSnapshot):
+    """What the scans of an open log read: its files, as another process does. They are closed with
+    the last scan."""
+
+    def __del__(self) -> None:
+        if hasattr(self, "segments"):
+            self.close()
+
+
+class ReadableLog(OpenedLog[Record]):
     """The properties and read methods of `Log`; see there for thread-safety."""
 
     def __init__(self, core: LogCore) -> None:
@@ -41,6 +59,10 @@ class ReadableLog:
     def path(self) -> str:
         """The directory, with symbolic links resolved."""
         return self._core.path
+
+    def topics(self) -> dict[str, list[int]]:
+        """The topic and the number of the partition, as a log directory's `topics` has them."""
+        return {self._core.home.name.topic: [self._core.home.name.partition]}
 
     @property
     def config(self) -> LogConfig:
@@ -164,6 +186,41 @@ class ReadableLog:
             if after <= position:
                 return
             position = after
+
+    def scan(
+        self, *, limit: int | None = None, progress: Progress | None = None, **wanted: Unpack[FilterOptions]
+    ) -> KafkaScan[PartitionSnapshot]:
+        """Returns a scan of the records that pass the filter (see `ReadFilter`), in log order: as
+        `PartitionSnapshot.scan`, of what `records` yields, from the log start offset to the high
+        watermark of this moment. It needs nothing of the log while it reads; records that are
+        removed meanwhile are left out."""
+        snapshot, start, end = self._own_snapshot()
+        asked = filter_of(wanted)
+        begin = max(start, asked.offset or 0)
+        upto = end if asked.end_offset is None else min(end, asked.end_offset)
+        return KafkaScan([snapshot], replace(asked, offset=begin, end_offset=upto), limit, progress)
+
+    def query(
+        self, key: Key, begin_ms: int | None = None, end_ms: int | None = None, max: int | None = None
+    ) -> list[Record]:
+        """Returns all records with exactly this key, or the newest `max`, highest offset first, of
+        those that `records` yields. Both times are inclusive, in milliseconds. A key index beside
+        the segments is used, see `PartitionSnapshot.query`; otherwise the log is read. Raises
+        `CorruptError` for a bad batch that may hold the key."""
+        require_times(begin_ms, end_ms)
+        require_counts(max=max)
+        snapshot, start, end = self._own_snapshot()
+        found = snapshot.iter_query(key, begin_ms, end_ms)
+        return [*islice((record for record in found if start <= record.offset < end), max)]
+
+    def _own_snapshot(self) -> tuple[PartitionSnapshot, int, int]:
+        """Returns the files of the log, opened for themselves, and between which offsets readers
+        see records."""
+        core = self._core
+        with core.lock:
+            core.require_open()
+            start, end = core.log_start_offset, core.high_watermark
+        return LivePartitionSnapshot(core.path, core.config, env=core.env), start, end
 
     def offset_for_timestamp(
         self, timestamp_ms: int, *, isolation: str = READ_UNCOMMITTED

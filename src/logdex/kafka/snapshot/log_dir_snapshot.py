@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Self, Unpack
 
 from logdex.errors import LogdexError, MissingFileError, UsageError, VanishedError
+from logdex.frames.opened_log import OpenedLog
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
@@ -30,7 +31,7 @@ from logdex.primitives.shown import counted, repr_of
 from logdex.primitives.wrong_questions import require_counts, require_times, unknown_part, unknown_topic
 
 
-class LogDirSnapshot:
+class LogDirSnapshot(OpenedLog[Record]):
     """A log directory (one of `log.dirs`): its partitions in use by name. Each is opened when it is
     first used.
 

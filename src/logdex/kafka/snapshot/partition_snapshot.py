@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Self, Unpack
 
 from logdex.errors import LogdexError, MissingFileError, NotAStoreError, StorageError, UsageError, VanishedError
+from logdex.frames.opened_log import OpenedLog
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
@@ -49,17 +50,16 @@ from logdex.primitives.wrong_questions import require_counts, require_times
 Key = str | bytes
 
 
-class PartitionSnapshot:
+class PartitionSnapshot(OpenedLog[Record]):
     """One partition as it was when it was opened, or at the last `refresh`: a partition directory,
     another directory with segments, or a single .log. Read-only: no byte and no mtime changes and
     no lock is taken, so a broker may go on writing. Where it removes or replaces segments, the
     directory is read again, and the answer is from what is there then.
 
     If the directory's name is not a partition's, `topic` is that name and `partition` is -1.
-    `segments` are in order of base offset, each read-only.
-    `problems` collects the errors of small files that could not be read. `open_files` is a pool of
-    open files that many snapshots may share. Threads may share a snapshot, but must not call
-    `refresh` or `close` while others use it. It is a context manager.
+    `segments` are in order of base offset, each read-only. `problems` collects the errors of small
+    files that could not be read. Many snapshots may share the open files of a pool, `open_files`.
+    Threads may share a snapshot, but must not call `refresh` or `close` while others use it.
     """
 
     def __init__(

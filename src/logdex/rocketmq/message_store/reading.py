@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Unpack
 
 from logdex.io.env import Env
 from logdex.primitives.text import to_bytes
+from logdex.primitives.wrong_questions import require_times
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.offset_by_time import Boundary, QueueBounds, offset_in_queue_by_time
 from logdex.rocketmq.index_file.index_service import IndexService
@@ -21,13 +23,24 @@ from logdex.rocketmq.read.get_message import QueueView
 from logdex.rocketmq.read.keys.key_question import KeyQuestion
 from logdex.rocketmq.read.keys.key_search import QuerySource
 from logdex.rocketmq.read.look_message import look_message, look_message_by_offset
+from logdex.rocketmq.read.message_scan import LogScan
 from logdex.rocketmq.read.query import query_as_broker, query_exact
 from logdex.rocketmq.read.queue_reads import QueueReads
 from logdex.rocketmq.read.results import GetColumnsResult, GetMessageResult, QueryMessageResult, QueueInfo
 from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.snapshot.store_snapshot import ScanOptions, StoreSnapshot
 
 _INDEX_DESCRIPTORS_MAX = 8
 """They stay open, so there are few: the ConsumeQueues need descriptors as well."""
+
+
+class LiveStoreSnapshot(StoreSnapshot):
+    """What the scans of an open store read: its files, as another process does. They are closed
+    with the last scan."""
+
+    def __del__(self) -> None:
+        if hasattr(self, "commit_log"):
+            self.close()
 
 
 class ReadableStore(QueueReads):
@@ -89,6 +102,31 @@ class ReadableStore(QueueReads):
                 if view is not None:
                     found.append(view.info(self._core.reader.min_offset))
             return found
+
+    def topics(self) -> dict[str, list[int]]:
+        """Queue ids by topic, of the queues that have messages."""
+        found: dict[str, list[int]] = {}
+        for topic, queue_id in sorted(self._queues.names.values()):
+            found.setdefault(topic.decode("utf-8", "surrogateescape"), []).append(queue_id)
+        return found
+
+    # -- in log order -----------------------------------------------------------------------------
+    def scan(
+        self,
+        topic: Text | None = None,
+        queue_id: int | None = None,
+        begin_ms: int | None = None,
+        end_ms: int | None = None,
+        **options: Unpack[ScanOptions],
+    ) -> LogScan:
+        """Returns the messages that pass the filter, in log order, as `StoreSnapshot.scan` does and
+        with its errors. It needs nothing of the store while it reads, and ends where the log ends
+        then; what is removed meanwhile is left out."""
+        return self._own_snapshot().scan(topic, queue_id, begin_ms, end_ms, **options)
+
+    def _own_snapshot(self) -> LiveStoreSnapshot:
+        with self._reading():
+            return LiveStoreSnapshot(self._core.paths.root, config=self._core.config, env=self._core.env)
 
     # -- by queue ---------------------------------------------------------------------------------
     def _view(self, topic: bytes, queue_id: int) -> QueueView | None:
@@ -171,6 +209,18 @@ class ReadableStore(QueueReads):
             if broker_semantics:
                 return query_as_broker(source, question, max_num=max)
             return query_exact(source, question, cursor, scan_missing=True, max_num=max)
+
+    def query(
+        self, topic: Text, key: Text, begin_ms: int | None = None, end_ms: int | None = None, max: int | None = None
+    ) -> list[StoredMessage]:
+        """Returns all messages of a topic with exactly this key, or the newest `max`, newest first.
+        Raises `MissingFileError`, with the nearest name, for an unknown topic, and `UsageError` for
+        `begin_ms` after `end_ms`."""
+        require_times(begin_ms, end_ms)
+        found = self.query_message(topic, key, begin_ms, end_ms, max).messages
+        if not found:
+            self._own_snapshot().require_known(topic)
+        return [*found]
 
     def _index_service(self) -> IndexService:
         """Returns the IndexFiles as they are now. They stay open until files are created or

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
+from logdex.frames.opened_log import OpenedLog
 from logdex.io.env import Env
 from logdex.primitives.text import to_bytes
 from logdex.primitives.wrong_questions import require_counts, require_longs
@@ -24,7 +25,7 @@ Text = str | bytes
 """A topic, a key or a tag, as text or as the stored bytes."""
 
 
-class QueueReads:
+class QueueReads(OpenedLog[StoredMessage]):
     """The base of what reads a store. Thread-safe."""
 
     _column_reader: ColumnReader | None = None

@@ -13,6 +13,7 @@ from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.commit_log.log_end import LogEnd
 from logdex.rocketmq.index_file.index_keys import TAG_INDEX_TYPE
 from logdex.rocketmq.index_file.index_service import IndexService, QueryOffsetResult
+from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.read.keys.index_coverage import find_missing
 from logdex.rocketmq.read.keys.key_question import TIME_MAX_MS, KeyQuestion
 from logdex.rocketmq.read.keys.key_search import KeySearch, QuerySource
@@ -96,6 +97,13 @@ class KeyReads(QueueReads):
             return query_as_broker(source, question, max_num=max)
         self._require_question(topic, question)
         return query_exact(source, question, cursor, scan_missing=scan_missing, max_num=max)
+
+    def query(
+        self, topic: Text, key: Text, begin_ms: int | None = None, end_ms: int | None = None, max: int | None = None
+    ) -> list[StoredMessage]:
+        """Returns all messages of a topic with exactly this key, or the newest `max`, newest first,
+        whether an IndexFile covers them or not. `query_message` also says what was searched."""
+        return [*self.query_message(topic, key, begin_ms, end_ms, max, scan_missing=True).messages]
 
     def search_messages(
         self,

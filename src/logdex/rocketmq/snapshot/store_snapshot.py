@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Unpack
+from typing import TypedDict, Unpack
 
 from logdex.errors import GeometryError, MissingFileError, StoreError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
@@ -45,6 +45,16 @@ from logdex.rocketmq.settings.store_settings import StoreSettings
 from logdex.rocketmq.snapshot.key_reads import KeyReads
 from logdex.rocketmq.snapshot.known_queues import KnownQueues, no_such_queue
 from logdex.rocketmq.snapshot.store_end import find_store_end
+
+
+class ScanOptions(TypedDict, total=False):
+    """The options of `StoreSnapshot.scan` that are given by name."""
+
+    start_offset: int | None
+    queue_offset: int | None
+    limit: int | None
+    tags: Text | None
+    time_slack_ms: int | None
 
 
 class StoreSnapshot(KeyReads):
