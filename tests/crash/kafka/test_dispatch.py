@@ -89,6 +89,14 @@ def test_a_full_disk(tmp_path: Path, step: int, first: int) -> None:
         at += step
 
 
+def wait_for_a_write(journal: Path, before: int) -> None:
+    """Waits until a program has been loaded and has written a journal anew."""
+    deadline = time.monotonic() + 120
+    while not journal.exists() or journal.stat().st_mtime_ns == before:
+        assert time.monotonic() < deadline, "the program has written nothing"
+        time.sleep(0.01)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kills", [50])
@@ -98,12 +106,12 @@ def test_follow_killed_at_random_moments(tmp_path: Path, kills: int) -> None:
     command = [sys.executable, "-m", "logdex", "dispatch", str(logs), "--output", str(output)]
     command += ["--index-interval-bytes", str(INTERVAL)]
     change(logs, 0)
-    home = output / ".logdex-dispatch"
+    journal = output / ".logdex-dispatch" / "a-0" / "journal.json"
     for turn in range(1, kills + 1):
+        grow(logs / "a-0", 1, turn)  # so that the first look has something to write
+        before = journal.stat().st_mtime_ns if journal.exists() else 0
         running = subprocess.Popen([*command, "--follow", "--every", "0.02"], cwd=ROOT, stdout=subprocess.DEVNULL)
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and not home.exists():
-            time.sleep(0.01)  # the program is still being loaded
+        wait_for_a_write(journal, before)
         for part in range(3):
             time.sleep(chance.random())
             change(logs, turn + part)
