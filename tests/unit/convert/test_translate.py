@@ -70,6 +70,30 @@ def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
     assert report.notes == ["1 message has properties with \\x, which may stand for bytes that are not UTF-8"]
 
 
+def test_topics_that_cannot_name_a_folder(tmp_path: Path) -> None:
+    """A CommitLog can have messages of them, Kafka allows no topic of that name, and a store that
+    is written has no folder for them."""
+    topics = [b".", b"..", b"a.b"]
+    write_commit_log(str(tmp_path / "store"), [message(place, topic=each) for place, each in enumerate(topics)], 2048)
+    report = convert(StoreSource(str(tmp_path / "store"), settings=SETTINGS), str(tmp_path / "logs"), sync=False)
+    assert (report.messages, report.losses, report.notes) == (3, [], [])
+    with LogDirSnapshot(str(tmp_path / "logs")) as logs:
+        assert logs.topics() == {"_2E": [0], "_2E.": [0], "a.b": [0]}
+    back = convert(LogDirSource(str(tmp_path / "logs")), str(tmp_path / "back"), settings=NEW, sync=False)
+    assert (back.messages, back.losses) == (3, [])
+    assert back.notes == [
+        "the topic '.' stays _2E: no folder of a store can be named '.'",
+        "the topic '..' stays _2E.: no folder of a store can be named '..'",
+    ]
+    with StoreSnapshot(str(tmp_path / "back"), **NEW) as snapshot:
+        assert {each.topic: each.body for each in snapshot} == {
+            b"_2E": b"body 0",
+            b"_2E.": b"body 1",
+            b"a.b": b"body 2",
+        }
+        assert snapshot.topics() == {"_2E": [0], "_2E.": [0], "a.b": [0]}
+
+
 def test_topics_without_queues_are_converted_too(tmp_path: Path) -> None:
     messages = [message(number // 2, topic=(b"kept", b"gone")[number % 2]) for number in range(6)]
     root = build(tmp_path / "store", messages)

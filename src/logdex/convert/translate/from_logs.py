@@ -113,6 +113,8 @@ class _Store:
         self._counts: Counter[TopicPartition] = Counter()
         self._queues: dict[TopicPartition, tuple[bytes, int]] = {}
         self._topics: set[str] = set()
+        self._lost_topics: set[tuple[str, str]] = set()
+        """A partition's topic, and the one of its messages, which cannot name a folder."""
         self._store = MessageStore.open(
             done.folder,
             env=env,
@@ -129,6 +131,8 @@ class _Store:
         message = made.message
         topic = message.topic if isinstance(message.topic, str) else message.topic.decode()
         queue = topic.encode(), message.queue_id or 0
+        if made.lost_topic is not None:
+            self._lost_topics.add((topic, made.lost_topic))
         if commits and commits[0][0] <= offset:
             self._note(commits, offset, queue, self._counts[place])
         if topic not in self._topics:
@@ -163,6 +167,10 @@ class _Store:
             elif commits:
                 groups = ", ".join(group for _, group in commits)
                 self._done.notes.append(f"{groups}: offsets of {place.topic}-{place.partition}, which has no records")
+        self._done.notes += [
+            f"the topic {lost!r} stays {topic}: no folder of a store can be named {lost!r}"
+            for topic, lost in sorted(self._lost_topics)
+        ]
         self._done.queues = len(self._queues)
         self._done.losses += [
             f"{counted(number, 'record', 'records')}: {what}" for what, number in sorted(self._refused.items())

@@ -16,6 +16,7 @@ from logdex.convert.translate.names import (
 )
 from logdex.kafka.batch.record import Record
 from logdex.kafka.batch.record_format import header_key_bytes
+from logdex.rocketmq.files.store_files import queue_folder
 from logdex.rocketmq.message_store.put.message import Message
 
 PROPERTIES_BYTES_MAX = 30_000
@@ -23,10 +24,12 @@ PROPERTIES_BYTES_MAX = 30_000
 
 
 class MadeMessage(NamedTuple):
-    """A message, the time at which it is stored, and the number of its topic's queue."""
+    """A message, and the time at which it is stored. `lost_topic` is the topic that it had in
+    another store, if no folder of a store can have that name: then it has the partition's."""
 
     message: Message
     store_timestamp_ms: int
+    lost_topic: str | None = None
 
 
 def message_of(record: Record, topic: str, partition: int) -> MadeMessage:
@@ -35,7 +38,7 @@ def message_of(record: Record, topic: str, partition: int) -> MadeMessage:
     if own is not None and own[0] == MESSAGE_HEADER:
         stored = parse_message_header(own[1])
         if stored is not None:
-            return _restored(record, stored, partition)
+            return _restored(record, stored, topic, partition)
     fields = RecordFields(record.offset, record.timestamp_ms, record.key, record.value is None, record.headers)
     text = format_record(fields)
     properties = {RECORD_PROPERTY: text}
@@ -57,10 +60,11 @@ def message_of(record: Record, topic: str, partition: int) -> MadeMessage:
     return MadeMessage(message, max(record.timestamp_ms, 0))
 
 
-def _restored(record: Record, stored: StoredFields, partition: int) -> MadeMessage:
+def _restored(record: Record, stored: StoredFields, topic: str, partition: int) -> MadeMessage:
+    lost_topic = stored.topic if queue_folder(stored.topic.encode(), 0) is None else None
     properties = {header_key_bytes(name): value or b"" for name, value in record.headers[:-1]}
     message = Message(
-        stored.topic,
+        stored.topic if lost_topic is None else topic,
         record.value or b"",
         properties=properties,
         queue_id=partition,
@@ -72,4 +76,4 @@ def _restored(record: Record, stored: StoredFields, partition: int) -> MadeMessa
         reconsume_times=stored.reconsume_times,
         prepared_transaction_offset=stored.prepared_transaction_offset,
     )
-    return MadeMessage(message, stored.store_timestamp_ms)
+    return MadeMessage(message, stored.store_timestamp_ms, lost_topic)
