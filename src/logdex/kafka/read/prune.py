@@ -8,6 +8,7 @@ damage costs time but no record.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple, Protocol
 
@@ -22,10 +23,12 @@ from logdex.kafka.read.read_filter import OFFSET_MAX, ReadFilter
 from logdex.kafka.read.scan_state import position_of
 from logdex.kafka.scan.scanner import BatchScanner, EndKind
 from logdex.kafka.segment.log_segment import LogSegment
-from logdex.kernels.kafka.batch_columns import BatchColumns
+from logdex.kernels.kafka.batch_columns import BatchColumns, Int64s
 from logdex.layout.kafka import TIME_INDEX_ENTRY
 
 _WINDOW_BATCHES = 1024
+_PARTS_OF_KEY_MAX = 16
+"""In how many parts a segment is read at most for the records of one key."""
 
 
 class ReadPartition(Protocol):
@@ -76,8 +79,8 @@ def prune(partition: ReadPartition, wanted: ReadFilter) -> Iterator[SegmentPart]
     """Yields the parts of a partition's segments that can hold wanted records, in log order."""
     for place in range(len(partition.segments)):
         part = prune_segment(partition, place, wanted)
-        if part is not None and (wanted.key is None or _may_have_key(part.segment, wanted.key)):
-            yield part
+        if part is not None:
+            yield from (part,) if wanted.key is None else _parts_of_key(partition, place, wanted, part)
 
 
 def prune_segment(partition: ReadPartition, place: int, wanted: ReadFilter) -> SegmentPart | None:
@@ -174,15 +177,46 @@ def _entries_rise(segment: LogSegment) -> bool:
 
 
 # -- by key --------------------------------------------------------------------------------------
-def _may_have_key(segment: LogSegment, key: bytes) -> bool:
-    """Returns False if an up-to-date key index shows that the segment has no record with the
-    key."""
+def _parts_of_key(partition: ReadPartition, place: int, wanted: ReadFilter, part: SegmentPart) -> Iterator[SegmentPart]:
+    """Yields the parts of a segment's part that can hold records with the wanted key, apart from
+    each other: all of it without an up-to-date key index."""
+    assert wanted.key is not None
+    offsets = _offsets_of_key(part.segment, wanted.key)
+    if offsets is None:
+        yield part
+        return
+    offsets = offsets[(offsets >= part.offset) & (offsets < part.end_offset)]
+    parts: list[SegmentPart] = []
+    for near in np.split(offsets, _cuts_between(offsets)) if len(offsets) else ():
+        first, end = int(near[0]), int(near[-1]) + 1
+        found = prune_segment(partition, place, replace(wanted, offset=first, end_offset=end, begin_ms=None))
+        if found is None:
+            continue
+        begin, stop = max(part.begin, found.begin), min(part.end, found.end)
+        if begin >= stop:
+            continue
+        while parts and begin < parts[-1].end:  # in one batch, or an index that cannot be trusted
+            before = parts.pop()
+            begin, stop, first = min(begin, before.begin), max(stop, before.end), before.offset
+        parts.append(part._replace(begin=begin, end=stop, offset=first, end_offset=end))
+    yield from parts
+
+
+def _cuts_between(offsets: Int64s) -> Int64s:
+    """Returns where to cut rising offsets into parts: between those that are far apart."""
+    far = (offsets[-1] - offsets[0]) // _PARTS_OF_KEY_MAX
+    return np.flatnonzero(np.diff(offsets) > far) + 1 if far else np.zeros(0, np.int64)
+
+
+def _offsets_of_key(segment: LogSegment, key: bytes) -> Int64s | None:
+    """Returns the rising offsets of the records of a segment that may have the key, by its key
+    index; None if that is missing, damaged, or not up to date."""
     path = segment.path_of(KEY_INDEX_SUFFIX)
     if not segment.env.exists(path):
-        return True
+        return None
     try:
         with KeyIndex.open(path, env=segment.env) as index:
             is_fresh = index.base_offset == segment.base_offset and index.covers(segment.log.path) == segment.size_bytes
-            return not is_fresh or index.may_contain(key)
+            return index.candidates(key)[::-1] if is_fresh else None
     except LogdexError:
-        return True
+        return None

@@ -125,6 +125,31 @@ def test_a_key_leaves_out_segments_whose_index_has_it_not(path: Path) -> None:
     assert planned(path, key=b"k2")[1] == [*range(200, 300), 400]
 
 
+def test_a_key_leaves_out_batches_by_the_index(tmp_path: Path) -> None:
+    """Those with other keys, before, between and behind; and no record is read twice where the
+    parts meet in one batch."""
+    path = tmp_path / "events-0"
+    with Log.open(str(path), index_interval_bytes=4000) as log:
+        for first in range(0, 400, 4):
+            keys = [b"twice" if number in (40, 41, 42, 300) else b"hot" for number in range(first, first + 4)]
+            log.append([Record(key, b"v" * 500, START_MS + first) for key in keys])
+        log.roll()
+    for file in path.glob("*.log"):
+        file.with_suffix(".keyindex").write_bytes(build_key_index(str(file)).tobytes())
+    plan, found = planned(path, key=b"twice")
+    assert found == [40, 41, 42, 300]
+    assert len(plan.splits) == 2
+    batches = [planned(path, offset=at, end_offset=at + 1)[0].size_bytes for at in (40, 300)]
+    assert plan.size_bytes == sum(batches) < plan.total_bytes / 20
+    assert planned(path, key=b"twice", offset=42, end_offset=300)[1] == [42]
+    assert planned(path, key=b"twice", begin_ms=START_MS + 41)[1] == [300]
+    plan, found = planned(path, key=b"hot")
+    assert (len(found), len(plan.splits)) == (396, 1)
+    assert planned(path, key=b"twice", begin_ms=START_MS + 301)[0].splits == ()
+    (path / offset_file_name(0, ".index")).write_bytes(b"\xff" * 64)
+    assert planned(path, key=b"twice")[1] == [40, 41, 42, 300]
+
+
 def test_a_filter_reads_fewer_bytes(path: Path) -> None:
     """Headers and indexes are read, and of the logs what the splits have."""
     read = {}
