@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,40 @@ from logdex.io.remote import remote_file
 S3_KEYS = {"key": "test", "secret": "test"}
 
 
+@dataclass
+class Traffic:
+    """The bytes of objects that a server has sent, by their paths in it, whoever asked."""
+
+    sent: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return sum(self.sent.values())
+
+    def counting(self, app: Callable[..., Any]) -> Callable[..., Any]:
+        """A WSGI application whose answers to GET are counted. Those without a file's name in the
+        path are listings."""
+
+        def counted(environ: dict[str, Any], start_response: Any) -> Iterator[bytes]:
+            for data in app(environ, start_response):
+                if environ["REQUEST_METHOD"] == "GET" and environ["PATH_INFO"].count("/") > 2:
+                    self.sent[environ["PATH_INFO"]] += len(data)
+                yield data
+
+        return counted
+
+
 @contextmanager
-def s3_server() -> Iterator[dict[str, Any]]:
-    """Yields the storage options of an S3-compatible server in this process: moto's."""
+def s3_server(traffic: Traffic | None = None) -> Iterator[dict[str, Any]]:
+    """Yields the storage options of an S3-compatible server in this process: moto's. `traffic`
+    counts what it sends."""
     server = pytest.importorskip("moto.server", reason="needs moto: pip install moto flask flask-cors")
     logging.getLogger("werkzeug").setLevel(logging.WARNING)  # it notes each request
     running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     running.start()
+    if traffic is not None:
+        running._server.app = traffic.counting(running._server.app)
     host, port = running.get_host_and_port()
     try:
         yield {**S3_KEYS, "endpoint_url": f"http://{host}:{port}"}
@@ -64,6 +93,7 @@ def put_tree(system: Any, root: Path, target: str) -> None:
 def small_parts(monkeypatch: pytest.MonkeyPatch, size_bytes: int = 4096) -> None:
     """Has remote files read in blocks and parts of so many bytes, so that small files have many."""
     monkeypatch.setattr(remote_file, "BLOCK_BYTES", size_bytes)
+    monkeypatch.setattr(remote_file, "AHEAD_BYTES", size_bytes)
     monkeypatch.setattr(remote_file, "_LOADED_BYTES", size_bytes)
     monkeypatch.setattr(partly_loaded, "PART_BYTES", size_bytes)
     monkeypatch.setattr(partly_loaded, "PART_BYTES_MAX", 4 * size_bytes)

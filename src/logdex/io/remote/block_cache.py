@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
-BLOCK_BYTES = 256 << 10
-"""What one read asks a remote file system for at least. A request takes tens of milliseconds, in
-which about as much could be transferred."""
+BLOCK_BYTES = 32 << 10
+"""What one read asks a remote file system for at least."""
+AHEAD_BYTES = 256 << 10
+"""What it asks for where the bytes before were read as well, so that whoever reads on needs few
+requests. A request takes tens of milliseconds, in which about as much could be transferred."""
 CACHE_BYTES_MAX = 64 << 20
 
 Key = tuple[str, object, int]

@@ -9,11 +9,11 @@ from logdex.errors import StorageError, UnusableFileError, VanishedError
 from logdex.io.files import ReadFile, SystemCalls
 from logdex.io.mapped.mapped_bytes import MappedBytes
 from logdex.io.name_changes import NO_FILE
-from logdex.io.remote.block_cache import BLOCK_BYTES
+from logdex.io.remote.block_cache import AHEAD_BYTES, BLOCK_BYTES
 from logdex.io.remote.file_systems import RemoteFileSystems
 
 _READ_BYTES_MAX = 16 << 20
-_LOADED_BYTES = -(-BLOCK_BYTES // mmap.PAGESIZE) * mmap.PAGESIZE
+_LOADED_BYTES = -(-AHEAD_BYTES // mmap.PAGESIZE) * mmap.PAGESIZE
 
 
 class RemoteFile(ReadFile):
@@ -48,20 +48,23 @@ class RemoteFile(ReadFile):
 
     def _blocks(self, first: int, behind: int) -> list[bytes]:
         """Returns some blocks in order. All from the first to the last missing one are read in one
-        request."""
+        request, with some behind them where the one before them was read."""
         cache = self._systems.blocks
         keys = [(self.path, self.identity, number) for number in range(first, behind)]
         found = [cache.get(key) for key in keys]
         missing = [place for place, block in enumerate(found) if block is None]
         if missing:
-            start = (first + missing[0]) * BLOCK_BYTES
-            size = min((first + missing[-1] + 1) * BLOCK_BYTES, self._end) - start
+            start, stop = (first + missing[0]) * BLOCK_BYTES, (first + missing[-1] + 1) * BLOCK_BYTES
+            if start and cache.get((self.path, self.identity, first + missing[0] - 1)) is not None:
+                stop = max(stop, start + AHEAD_BYTES)
+            size = min(stop, self._end) - start
             data = self._fetch(start, size)
-            for place in range(missing[0], missing[-1] + 1):
-                at = (place - missing[0]) * BLOCK_BYTES
-                found[place] = data[at : at + BLOCK_BYTES]
+            for at in range(0, size, BLOCK_BYTES):
+                place, block = missing[0] + at // BLOCK_BYTES, data[at : at + BLOCK_BYTES]
+                if place < len(found):
+                    found[place] = block
                 if len(data) == size:
-                    cache.put(keys[place], data[at : at + BLOCK_BYTES])
+                    cache.put((self.path, self.identity, first + place), block)
         return [block for block in found if block is not None]
 
     def _fetch(self, position: int, size_bytes: int) -> bytes:

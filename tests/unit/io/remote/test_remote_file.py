@@ -20,6 +20,7 @@ from logdex.errors import (
 )
 from logdex.io.env import Env
 from logdex.io.mapped.partly_loaded import forget_before, load, loaded_part, longer_part
+from logdex.io.remote import remote_file
 from tests import remote
 
 DATA = bytes(range(256)) * 256
@@ -62,6 +63,20 @@ def test_ranges_are_read_and_counted(url: str, monkeypatch: pytest.MonkeyPatch) 
         assert file.read_at(len(DATA) - 5, 10) == DATA[-5:]
         assert file.read_at(len(DATA), 10) == b""
         assert file.read_at(0, len(DATA)) == DATA
+
+
+def test_who_reads_on_needs_few_requests(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    remote.small_parts(monkeypatch, 1024)
+    monkeypatch.setattr(remote_file, "AHEAD_BYTES", 8 * 1024)
+    env, read = Env(), []
+    with env.open_read(f"{url}/below/file") as file:
+        for position in (9300, 300, *range(1000, 40_000, 500), 65_000, 64_000):
+            before = env.counters.read_bytes
+            assert file.read_at(position, 400) == DATA[position : position + 400]
+            read.append(env.counters.read_bytes - before)
+    assert read[:2] == [1024, 1024], "one block where nothing beside it was read"
+    assert 5 <= len([each for each in read[2:-2] if each]) <= 7
+    assert read[-2:] == [1024, 1024], "not behind the end of the file"
 
 
 def test_an_array_is_loaded_part_by_part(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
