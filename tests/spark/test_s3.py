@@ -1,0 +1,179 @@
+"""The sources on an S3-compatible server: rows are those of local reads, and what a filter leaves
+out is not transferred. The server counts what it sends, because Spark's workers are processes of
+their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from logdex.kafka.batch.record import Record
+from logdex.kafka.key_index.build import build_key_index
+from logdex.kafka.log.log import Log
+from logdex.rocketmq.rebuild import rebuild
+from logdex.rocketmq.settings.dialect import Dialect
+from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.spark.sources.options import camel_case
+from logdex.testing.store_builder import make_message, write_commit_log
+from tests import remote
+from tests.conformance.rocketmq.test_store import geometry_of
+from tests.remote import Traffic
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
+]
+
+START_MS = 1_700_000_000_000
+SIZES: dict[str, int] = {
+    "mapped_file_size_commit_log": 4 << 20,
+    "mapped_file_size_consume_queue": 20 * 2000,
+    "max_hash_slot_num": 1000,
+    "max_index_num": 20_000,
+}
+OPTIONS = {camel_case(name): str(size) for name, size in SIZES.items()} | {"timeSlackMs": "0"}
+MESSAGES, BODY_BYTES = 6000, 4000
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """A server, and what it has sent."""
+
+    storage: dict[str, Any]
+    traffic: Traffic
+
+    def put(self, root: Path) -> str:
+        return remote.uploaded(self.storage, root, "backup")
+
+    def frame(self, spark: SparkSession, source: str, url: str, **options: str) -> DataFrame:
+        storage = {f"storage.{name}": value for name, value in self.storage.items()}
+        return spark.read.format(source).options(**storage, **options).load(url)
+
+    def rows(self, spark: SparkSession, source: str, root: Path, condition: str, **options: str) -> int:
+        """The number of rows of a query, which are those of the local files. `traffic` has what was
+        sent for it."""
+        here = spark.read.format(source).options(**options).load(str(root)).where(condition).drop("logDir").collect()
+        self.traffic.sent.clear()
+        there = self.frame(spark, source, f"s3://backup/{root.name}", **options).where(condition).drop("logDir")
+        assert there.collect() == here
+        return len(here)
+
+
+@pytest.fixture(scope="module")
+def cloud() -> Iterator[Cloud]:
+    traffic = Traffic()
+    with remote.s3_server(traffic) as storage:
+        yield Cloud(storage, traffic)
+
+
+@pytest.fixture(scope="module")
+def store(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """24 MB: four queues, one behind the other, and in their midst 20 messages of another topic."""
+    root, counts = tmp_path_factory.mktemp("s3") / "store", dict[tuple[bytes, int], int]()
+    messages = []
+    for number in range(MESSAGES):
+        topic, queue = (b"rare", 0) if 3000 <= number < 3020 else (b"orders", number * 4 // MESSAGES)
+        offset = counts[topic, queue] = counts.get((topic, queue), -1) + 1
+        message = make_message(
+            topic,
+            queue_id=queue,
+            queue_offset=offset,
+            body=b"%04d " % number * (BODY_BYTES // 5),
+            store_timestamp_ms=START_MS + 1000 * number,
+            properties=[(b"UNIQ_KEY", b"u-%d" % number), (b"KEYS", b"k-%d" % number)],
+        )
+        messages.append(message)
+    write_commit_log(str(root), messages, SIZES["mapped_file_size_commit_log"])
+    rebuild(str(root), str(root), StoreConfig(**SIZES, dialect=Dialect.of("5.5.0")), in_place=True, sync=False)
+    cloud.put(root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def logs(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """20 MB: two partitions of a topic and one of another, in segments of 2 MiB, with key
+    indexes."""
+    root = tmp_path_factory.mktemp("s3") / "logs"
+    root.mkdir()
+    for name, count in (("orders-0", 2400), ("orders-1", 2400), ("rare-0", 20)):
+        with Log.open(root / name, segment_bytes=2 << 20) as log:
+            for first in range(0, count, 10):
+                numbers = range(first, first + 10)
+                log.append([Record(b"k-%d" % n, b"%04d" % n * 1000, START_MS + 1000 * n) for n in numbers])
+        for segment in (root / name).glob("*.log"):
+            segment.with_suffix(".keyindex").write_bytes(build_key_index(str(segment)).tobytes())
+    cloud.put(root)
+    return root
+
+
+def test_golden_cases(
+    cloud: Cloud, spark: SparkSession, golden_store: Callable[..., Path], golden_log: Callable[[str], Path]
+) -> None:
+    geometry = {camel_case(name): str(value) for name, value in geometry_of("tiny-broker").items()}
+    for source, root, options in (
+        ("rocketmq_store", golden_store("tiny-broker"), geometry),
+        ("kafka_log", golden_log("tiny-broker"), {"includeHeaders": "true"}),
+    ):
+        cloud.put(root)
+        assert cloud.rows(spark, source, root, "1 = 1", maxPartitionBytes="4k", **options)
+
+
+@pytest.mark.parametrize(
+    ("condition", "options", "rows", "most"),
+    [
+        ("topic = 'rare'", {}, 20, 0.25),
+        ("topic = 'orders' and queueId = 3", {}, 1500, 0.5),
+        ("topic = 'orders' and queueId = 3 and queueOffset < 20", {}, 20, 0.25),
+        ("physicalOffset < 50000", {}, 13, 0.2),
+        ("storeTimestamp < timestamp_millis(1700000020000)", {}, 20, 0.2),
+        ("topic = 'orders' and uniqueKey = 'u-77'", {}, 1, 0.5),
+        ("true", {"topic": "orders", "key": "k-4000"}, 1, 0.5),
+        ("true", {"endingTimestamp": "1700000020000"}, 20, 0.2),
+    ],
+)
+def test_what_a_store_sends(
+    cloud: Cloud, spark: SparkSession, store: Path, condition: str, options: dict[str, str], rows: int, most: float
+) -> None:
+    """`most` is a share of the log. A key costs most: some entries of each IndexFile are held
+    against the messages that they name."""
+    assert cloud.rows(spark, "rocketmq_store", store, condition, **OPTIONS, **options) == rows
+    log = {name: size for name, size in cloud.traffic.sent.items() if "/commitlog/" in name}
+    assert 0 < cloud.traffic.total < most * (MESSAGES * BODY_BYTES)
+    if rows <= 20:
+        assert max(log.values()) < SIZES["mapped_file_size_commit_log"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "options", "rows", "most"),
+    [
+        ("topic = 'rare'", {}, 20, 0.1),
+        ("topic = 'orders' and partition = 1", {}, 2400, 0.6),
+        ("topic = 'orders' and partition = 1 and offset between 700 and 719", {}, 20, 0.1),
+        ("timestamp >= timestamp_millis(1700002390000)", {}, 20, 0.4),
+        ("key = cast('k-2000' as binary)", {}, 2, 0.4),
+        ("true", {"key": "k-2000"}, 2, 0.4),
+        (
+            "true",
+            {
+                "startingOffsets": '{"orders": {"0": 2390, "1": -2}, "rare": {"0": 10}}',
+                "endingOffsets": '{"orders": {"0": -1, "1": 10}, "rare": {"0": 11}}',
+            },
+            21,
+            0.2,
+        ),
+    ],
+)
+def test_what_logs_send(
+    cloud: Cloud, spark: SparkSession, logs: Path, condition: str, options: dict[str, str], rows: int, most: float
+) -> None:
+    assert cloud.rows(spark, "kafka_log", logs, condition, **options) == rows
+    assert 0 < cloud.traffic.total < most * 4820 * 4000
