@@ -43,6 +43,8 @@ SIZES: dict[str, int] = {
 OPTIONS = {camel_case(name): str(size) for name, size in SIZES.items()} | {"timeSlackMs": "0"}
 MESSAGES, BODY_BYTES = 6000, 4000
 
+STARTS = '{"orders": {"0": 1490, "1": 1490, "2": 1470, "3": 1490}}'
+
 
 @dataclass(frozen=True)
 class Cloud:
@@ -138,6 +140,8 @@ def test_golden_cases(
         ("topic = 'orders' and uniqueKey = 'u-77'", {}, 1, 0.5),
         ("true", {"topic": "orders", "key": "k-4000"}, 1, 0.5),
         ("true", {"endingTimestamp": "1700000020000"}, 20, 0.2),
+        ("true", {"topic": "orders", "startingOffsets": STARTS}, 40, 0.3),
+        ("true", {"topic": "orders", "startingOffsets": STARTS, "endingOffsets": '{"orders": {"3": 1495}}'}, 35, 0.3),
     ],
 )
 def test_what_a_store_sends(

@@ -28,7 +28,7 @@ from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.read.message_scan import LogScan
 from logdex.rocketmq.read.parts import part_reader, picked_messages, queue_guide
 from logdex.rocketmq.read.plan import ReadPlan
-from logdex.rocketmq.read.read_filter import ReadFilter
+from logdex.rocketmq.read.read_filter import QueueRange, ReadFilter
 from logdex.rocketmq.scan import scanner
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.testing.store_builder import make_message
@@ -176,11 +176,18 @@ def passes(wanted: ReadFilter, offset: int, message: StoredMessage) -> bool:
         and (wanted.end_ms is None or message.store_timestamp_ms <= wanted.end_ms)
         and (wanted.begin_queue_offset is None or message.queue_offset >= wanted.begin_queue_offset)
         and (wanted.end_queue_offset is None or message.queue_offset < wanted.end_queue_offset)
+        and all(in_range(each, message) for each in wanted.queue_ranges)
         and (wanted.begin_offset is None or offset >= wanted.begin_offset)
         and (wanted.end_offset is None or offset < wanted.end_offset)
         and (wanted.tags is None or message.tags in wanted.tags)
         and (wanted.key is None or has_key(wanted, message))
     )
+
+
+def in_range(wanted: QueueRange, message: StoredMessage) -> bool:
+    is_above = wanted.begin is None or message.queue_offset >= wanted.begin
+    is_below = wanted.end is None or message.queue_offset < wanted.end
+    return (message.topic, message.queue_id) != (wanted.topic, wanted.queue_id) or (is_above and is_below)
 
 
 def has_key(wanted: ReadFilter, message: StoredMessage) -> bool:
@@ -193,8 +200,12 @@ def optional(values: Iterable[int]) -> st.SearchStrategy[int | None]:
     return st.none() | st.sampled_from(list(values))
 
 
+QUEUE_RANGES = st.builds(
+    QueueRange, st.sampled_from([*TOPICS, b"none"]), st.integers(0, 2), optional((0, 2, 7)), optional((0, 5, 1 << 70))
+)
 FILTERS = st.builds(
     ReadFilter,
+    queue_ranges=st.just(()) | st.lists(QUEUE_RANGES, max_size=3).map(tuple),
     topic=st.sampled_from([None, *TOPICS, b"none"]),
     queue_id=optional((0, 1, 9)),
     begin_ms=optional((START_MS - 50_000, START_MS + 5_000)),

@@ -4,17 +4,20 @@ them from the plan."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logdex.frames import conditions as plain
 from logdex.frames.conditions import Condition
 from logdex.layout.rocketmq import SYS_FLAG_ROLLBACK
+from logdex.rocketmq.read.parts import queue_guide
 from logdex.spark.sources.rocketmq.table import StoreTable
 from tests.examples import examples
 from tests.property.rocketmq.test_read_plan import random_messages, time_slack_ms
@@ -71,3 +74,36 @@ def test_pushed_conditions(seed: int) -> None:
             assert plan.size_bytes <= whole.size_bytes
             low = next((c.value for c in conditions if (c.column, c.operation) == ("physicalOffset", plain.GREATER)), 0)
             assert plan.size_bytes <= max(whole.total_bytes - low, 0)
+
+
+@settings(max_examples=examples(40))
+@given(seed=st.integers(0, 1 << 32))
+def test_offsets_of_queues(seed: int) -> None:
+    """startingOffsets and endingOffsets give the rows of a whole read that they name, and all rows
+    of queues that they do not name."""
+    chance = Random(seed)
+    with TemporaryDirectory() as folder:
+        messages = random_messages(chance, chance.randint(5, 60), same_size=False)
+        root = build(Path(folder) / "broker-a", messages)
+        given = {"path": str(root), "maxHashSlotNum": "7", "maxIndexNum": "12", "rocketmqVersion": "5.5.0"}
+        rows = rows_of(StoreTable(given), names=NAMES)
+        queues = sorted({(row["topic"], row["queueId"]) for row in rows} | {("none", 0)})
+        for _ in range(5):
+            limits: dict[str, dict[str, dict[int, int]]] = {"startingOffsets": {}, "endingOffsets": {}}
+            for found in limits.values():
+                for topic, queue in chance.sample(queues, chance.randint(0, len(queues))):
+                    found.setdefault(topic, {})[queue] = chance.randint(0, 12)
+            options = {name: json.dumps(each) for name, each in limits.items()}
+            options |= {"mode": "PERMISSIVE"} if chance.random() < 0.3 else {}
+
+            def is_in(row: dict[str, Any], limits: dict[str, dict[str, dict[int, int]]] = limits) -> bool:
+                first = limits["startingOffsets"].get(row["topic"], {}).get(row["queueId"], 0)
+                end = limits["endingOffsets"].get(row["topic"], {}).get(row["queueId"], 1 << 60)
+                return first <= row["queueOffset"] < end
+
+            with pytest.MonkeyPatch.context() as patched:
+                if chance.random() < 0.7:
+                    patched.setattr(queue_guide, "is_worth_it", lambda guide, begin: True)
+                columns = chance.choice((NAMES, ("body",), ("brokerName",)))
+                found_rows = rows_of(StoreTable(given | options), names=columns)
+            assert found_rows == [{name: row[name] for name in columns} for row in rows if is_in(row)], options

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +15,26 @@ from logdex.rocketmq.message.tags_code import SCHEDULE_TOPIC_NAME
 from logdex.rocketmq.read.keys.key_question import TIME_MAX_MS, TIME_MIN_MS, KeyQuestion
 from logdex.rocketmq.settings.store_config import StoreConfig
 
+Bounds = tuple[int, int]
+_NO_BOUNDS: Bounds = (-(1 << 63), (1 << 63) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRange:
+    """Queue offsets from `begin` on and before `end` of one queue; None for no bound."""
+
+    topic: bytes
+    queue_id: int
+    begin: int | None = None
+    end: int | None = None
+
+    @property
+    def bounds(self) -> Bounds:
+        """Returns the first and the last offset."""
+        first, last = _NO_BOUNDS
+        begin = first if self.begin is None else min(max(self.begin, first), last)
+        return begin, last if self.end is None else min(max(self.end - 1, first), last)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadFilter:
@@ -21,9 +42,10 @@ class ReadFilter:
 
     Times are store times in milliseconds, both inclusive. `begin_offset` and `end_offset` are
     physical offsets: messages that begin in [begin, end) are wanted, and likewise for queue
-    offsets. A message must have one of the `tags`. `key` is one of KEYS or the UNIQ_KEY, and needs
-    a topic. As for the engine, it finds no message that was rolled back. With `index_type` ``T`` it
-    is a tag.
+    offsets. Of a queue that `queue_ranges` names, messages in all its ranges are wanted, and
+    everything of the others. A message must have one of the `tags`. `key` is one of KEYS or the
+    UNIQ_KEY, and needs a topic. As for the engine, it finds no message that was rolled back. With
+    `index_type` ``T`` it is a tag.
     """
 
     topic: bytes | None = None
@@ -32,6 +54,7 @@ class ReadFilter:
     end_offset: int | None = None
     begin_queue_offset: int | None = None
     end_queue_offset: int | None = None
+    queue_ranges: tuple[QueueRange, ...] = ()
     begin_ms: int | None = None
     end_ms: int | None = None
     tags: frozenset[bytes] | None = None
@@ -56,6 +79,7 @@ class ReadFilter:
             and self.begin_queue_offset is None
             and self.end_queue_offset is None
             and self.tags is None
+            and not self.queue_ranges
         )
 
     def wants_queue(self, topic: bytes, queue_id: int) -> bool:
@@ -65,6 +89,14 @@ class ReadFilter:
     def wants_queue_offsets(self, queue_offsets: Int64s) -> npt.NDArray[np.bool_]:
         """Returns a mask of the wanted queue offsets."""
         return within(queue_offsets, self.begin_queue_offset, last_before(self.end_queue_offset))
+
+    def bounds_of_queues(self) -> Mapping[tuple[bytes, int], Bounds]:
+        """Returns the first and the last offset of each queue that `queue_ranges` names."""
+        found: dict[tuple[bytes, int], Bounds] = {}
+        for each in self.queue_ranges:
+            first, last = found.get((each.topic, each.queue_id), _NO_BOUNDS)
+            found[each.topic, each.queue_id] = max(first, each.bounds[0]), min(last, each.bounds[1])
+        return found
 
     def may_have_tag(self, tags_codes: Int64s) -> npt.NDArray[np.bool_]:
         """Returns a mask of the ConsumeQueue entries whose messages may have a wanted tag, by its
@@ -95,6 +127,11 @@ class ReadFilter:
         if self.key is None:
             return config
         return replace(config, dialect=replace(config.dialect, tags_in_index=True, prepared_in_index=True))
+
+
+def bounds_by_number(bounds: Mapping[tuple[bytes, int], Bounds], queues: Sequence[tuple[bytes, int]]) -> Int64s:
+    """Returns two rows with the first and the last offset of each of some queues."""
+    return np.array([bounds.get(each, _NO_BOUNDS) for each in queues], np.int64).reshape(-1, 2).T
 
 
 def last_before(end: int | None) -> int | None:

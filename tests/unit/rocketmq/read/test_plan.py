@@ -19,7 +19,7 @@ from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.read.message_scan import LogScan
 from logdex.rocketmq.read.parts import queue_guide
 from logdex.rocketmq.read.plan import ReadPlan
-from logdex.rocketmq.read.read_filter import ReadFilter
+from logdex.rocketmq.read.read_filter import QueueRange, ReadFilter
 from logdex.rocketmq.rebuild import rebuild
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
@@ -220,6 +220,10 @@ def test_a_queue_is_read_through_its_consume_queue(large: Path) -> None:
     assert bytes_read(large, topic=b"Large", queue_id=3, limit=3) < full // 15
     assert bytes_read(large, tags=frozenset([b"t5"]), queue_id=3) < bytes_read(large, queue_id=3)
     assert bytes_read(large, begin_queue_offset=39) < full // 4
+    queues = range(QUEUES)
+    assert bytes_read(large, queue_ranges=tuple(QueueRange(b"Large", queue, 39) for queue in queues)) < full // 4
+    assert bytes_read(large, queue_ranges=tuple(QueueRange(b"Large", queue, 0, 3) for queue in queues)) < full // 3
+    assert bytes_read(large, queue_ranges=(QueueRange(b"Large", 0, 39),)) > full // 2, "all of the other queues"
 
 
 def test_bodies_are_not_read_where_none_is_asked_for(tmp_path: Path) -> None:

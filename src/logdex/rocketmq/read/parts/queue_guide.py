@@ -14,7 +14,7 @@ from logdex.rocketmq.commit_log.commit_log import CommitLogFile
 from logdex.rocketmq.consume_queue.queue_coverage import PieceEntries, QueueEntries, entries_of
 from logdex.rocketmq.consume_queue.queue_cursor import QueueCursor, open_cursors
 from logdex.rocketmq.read.parts.picked_messages import JOIN_BYTES, MessagePicker
-from logdex.rocketmq.read.read_filter import ReadFilter
+from logdex.rocketmq.read.read_filter import ReadFilter, within
 from logdex.rocketmq.scan.scanner import Scanner, Window
 
 RANGES_MAX = 64
@@ -123,9 +123,12 @@ class QueueGuide:
         """Returns the entries of messages that may be wanted."""
         cursors, wanted = self._cursors or [], self._wanted
         queues = {n for n, cursor in enumerate(cursors) if wanted.wants_queue(cursor.topic, cursor.queue_id)}
-        found = []
+        bounds, found = wanted.bounds_of_queues(), []
         for number, run in said.runs(queues):
             keep = wanted.wants_queue_offsets(run.queue_offsets)
+            keep &= within(
+                run.queue_offsets, *bounds.get((cursors[number].topic, cursors[number].queue_id), (None, None))
+            )
             if wanted.tags is not None and wanted.knows_tags_of(cursors[number].topic):
                 keep &= wanted.may_have_tag(run.tags_codes)
             found.append((number, run.where(keep)))

@@ -10,7 +10,7 @@ from logdex.kernels.rocketmq.property_match import match_tags
 from logdex.kernels.rocketmq.property_text import FOUND_SIZE
 from logdex.rocketmq.message.stored_message import decode_message
 from logdex.rocketmq.read.keys.key_question import KeyQuestion
-from logdex.rocketmq.read.read_filter import ReadFilter, last_before, within
+from logdex.rocketmq.read.read_filter import ReadFilter, bounds_by_number, last_before, within
 from logdex.rocketmq.scan.scanner import Window
 from logdex.rocketmq.scan.topic_table import TopicTable
 
@@ -24,6 +24,7 @@ class RowFilter:
         self._wanted = wanted
         self._table = table
         self._question = wanted.question()
+        self._bounds = wanted.bounds_of_queues()
         self._key_hash = None if self._question is None else self._question.key_hash()
 
     def rows(self, window: Window) -> Int64s:
@@ -35,6 +36,9 @@ class RowFilter:
         if wanted.topic is not None or wanted.queue_id is not None:
             of_queue = [wanted.wants_queue(topic, queue_id) for topic, queue_id in self._table.queues]
             keep &= np.array(of_queue, np.bool_)[columns.queue[:count]]
+        if self._bounds and count:
+            first, last = bounds_by_number(self._bounds, self._table.queues)[:, columns.queue[:count]]
+            keep &= (columns.queue_offset[:count] >= first) & (columns.queue_offset[:count] <= last)
         if self._key_hash is not None:
             hits = np.flatnonzero(columns.key_hash[: window.key_count] == self._key_hash)
             with_key = np.zeros(count, np.bool_)

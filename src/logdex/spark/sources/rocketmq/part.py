@@ -14,7 +14,6 @@ from logdex.rocketmq.read.split import ReadSplit
 from logdex.rocketmq.snapshot.frozen_store import FrozenStore
 from logdex.spark.sources.damage import with_hint
 from logdex.spark.sources.loss import LOSS_HINT
-from logdex.spark.sources.rocketmq.offsets import QueueRanges
 from logdex.spark.sources.table import OnDamage
 
 
@@ -24,7 +23,6 @@ class StorePart:
 
     split: ReadSplit
     store: FrozenStore
-    ranges: QueueRanges
     raw_bodies: bool
     fail_on_data_loss: bool
 
@@ -51,8 +49,7 @@ class StorePart:
                 end = stopped.value
                 break
             has_bodies = not self.raw_bodies and "body" in batch.schema.names
-            for part in with_plain_bodies(batch, split.file, on_damage) if has_bodies else (batch,):
-                yield self.ranges.apply(part) if self.ranges else part
+            yield from with_plain_bodies(batch, split.file, on_damage) if has_bodies else (batch,)
         error = split.damage_at(end, self.store.sure_end)
         if error is None:
             return

@@ -16,14 +16,14 @@ from logdex.frames.conditions import Condition, Conditions, highest, lowest
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.consume_queue.tag_filter import TagFilter
 from logdex.rocketmq.read.narrow import is_usable, narrowed
-from logdex.rocketmq.read.read_filter import ReadFilter
+from logdex.rocketmq.read.read_filter import QueueRange, ReadFilter
 from logdex.rocketmq.snapshot.frozen_store import FrozenStore, freeze
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.spark.sources.damage import FAILFAST, with_hint
 from logdex.spark.sources.loss import require_no_loss
 from logdex.spark.sources.options import COMMON_OPTIONS, Options, format_settings
 from logdex.spark.sources.paths import find_paths, open_snapshot
-from logdex.spark.sources.rocketmq.offsets import NEEDED_COLUMNS, QueueRanges
+from logdex.spark.sources.rocketmq.offsets import queue_ranges
 from logdex.spark.sources.rocketmq.part import StorePart
 from logdex.spark.sources.table import ReadOptions, TablePlan, partition_bytes
 
@@ -36,6 +36,10 @@ OPTIONS = (
     *format_settings(FORMAT),
 )
 
+_RANGES_NOTE = (
+    f"{SOURCE}: of startingOffsets and endingOffsets a task learns which bytes it may leave out: those for which the "
+    "ConsumeQueues name each message; it reads the others"
+)
 _RANGES = frozenset(("queueOffset", "physicalOffset", "storeTimestamp"))
 _COMPARISONS = frozenset((plain.EQUAL, plain.LESS, plain.LESS_OR_EQUAL, plain.GREATER, plain.GREATER_OR_EQUAL))
 
@@ -51,7 +55,7 @@ class StoreOptions:
     topic: str | None
     key: str | None
     tag: str | None
-    ranges: QueueRanges
+    ranges: tuple[QueueRange, ...]
     begin_ms: int | None
     end_ms: int | None
     slack_ms: int | None
@@ -68,7 +72,7 @@ class StoreOptions:
             topic=topic,
             key=key,
             tag=options.text("tag"),
-            ranges=QueueRanges.of(options),
+            ranges=queue_ranges(options),
             begin_ms=options.integer("startingTimestamp"),
             end_ms=None if end_ms is None else end_ms - 1,
             slack_ms=options.integer("timeSlackMs"),
@@ -76,13 +80,14 @@ class StoreOptions:
         )
 
     def read_filter(self) -> ReadFilter:
-        """Returns the messages that they choose, but for offsets."""
+        """Returns the messages that they choose."""
         return ReadFilter(
             topic=None if self.topic is None else self.topic.encode(),
             begin_ms=self.begin_ms,
             end_ms=self.end_ms,
             tags=TagFilter.parse(self.tag).tags,
             key=None if self.key is None else self.key.encode(),
+            queue_ranges=self.ranges,
         )
 
 
@@ -153,9 +158,9 @@ class StoreTable:
 
     def plan(self, reads: tuple[str, ...], wanted: Conditions, env: Env = DEFAULT_ENV) -> TablePlan:
         """Plans a read."""
-        columns = dict.fromkeys((*(reads or ("physical_offset",)), *(NEEDED_COLUMNS if self.options.ranges else ())))
+        columns = tuple(dict.fromkeys(reads or ("physical_offset",)))
         total = sum(store.end - store.begin for store in self.stores)
-        plan = TablePlan()
+        plan = TablePlan(notes=[_RANGES_NOTE] if self.options.ranges else [])
         for store in self.stores:
             if self.read.mode == FAILFAST and store.damage:
                 raise with_hint(store.damage[0])
@@ -164,7 +169,7 @@ class StoreTable:
                 if snapshot.commit_log.min_offset > store.begin:
                     what = f"{store.path}: messages before {snapshot.commit_log.min_offset} were removed meanwhile"
                     plan.notes.append(require_no_loss(self.read, what))
-                self._plan_store(plan, store, snapshot, tuple(columns), wanted, partition_bytes(self.read, total))
+                self._plan_store(plan, store, snapshot, columns, wanted, partition_bytes(self.read, total))
         return plan
 
     def _plan_store(
@@ -193,7 +198,7 @@ class StoreTable:
                 )
                 used += len({split.file.path for split in part.splits})
                 plan.parts += [
-                    StorePart(split, store, self.options.ranges, self.options.raw_bodies, self.read.fail_on_data_loss)
+                    StorePart(split, store, self.options.raw_bodies, self.read.fail_on_data_loss)
                     for split in part.splits
                 ]
         files = [file for file in snapshot.commit_log.files if file.size_bytes and file.start_offset < store.end]
