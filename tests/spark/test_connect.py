@@ -1,5 +1,5 @@
-"""Sources and jobs on Spark Connect. They run in one process of their own, which runs a server too,
-because a process has classic sessions or Connect sessions, not both."""
+"""Sources, sinks, streams and jobs on Spark Connect. They run in one process of their own, which
+runs a server too, because a process has classic sessions or Connect sessions, not both."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import logdex
 from logdex.spark.java import find_java
 from tests.cli.helpers import run
 from tests.directories import digests
@@ -28,6 +29,7 @@ import logdex.spark
 from logdex.convert.export import export
 from logdex.convert.stats import stats
 from logdex.errors import EnvironmentProblem, StoreError
+from logdex.rocketmq import MessageStore
 from logdex.spark.tasks import runner_of
 from pyspark.sql import SparkSession
 from tests.unit.convert.export.test_job import store
@@ -71,6 +73,50 @@ try:
 except EnvironmentProblem as error:
     said["other error"] = error.message
 said["attempts"] = [len(set(runner.run("test", corrupt, [0, 0, 2]))), runner.tasks]
+"""
+
+STREAMS = """
+sunk, logs, again = (str(out / name) for name in ("sunk", "logs", "again"))
+rows = spark.range(100).selectExpr("'t' AS topic", "CAST(id AS STRING) AS body", "concat('k-', id) AS keys")
+rows.repartition(3).write.format("rocketmq_store").mode("append").save(sunk)
+as_records = rows.limit(10).selectExpr("topic", "keys AS key", "body AS value")
+as_records.write.format("kafka_log").option("partitions", "2").mode("append").save(str(out / "written"))
+
+def refusal(write):
+    try:
+        write()
+    except Exception as error:
+        return str(error)
+
+as_messages = rows.write.format("rocketmq_store")
+said["overwrite"] = refusal(lambda: as_messages.mode("overwrite").save(sunk))
+said["relative"] = refusal(lambda: spark.read.format("rocketmq_store").load("sunk").count())
+with MessageStore.open(sunk):
+    said["locked"] = refusal(lambda: as_messages.mode("append").save(sunk))
+
+def follow(source, path, columns, sink, target):
+    stream = spark.readStream.format(source).options(startingOffsets="earliest", maxOffsetsPerTrigger="60").load(path)
+    written = stream.selectExpr(*columns).writeStream.format(sink).option("checkpointLocation", target + "-checkpoint")
+    query = written.trigger(availableNow=True).start(target)
+    assert query.awaitTermination(250)
+    return [each.numInputRows for each in query.recentProgress if each.numInputRows]
+
+to_records = ("topic", "uniqueKey AS key", "body AS value", "bornTimestamp AS timestamp")
+said["batches"] = [follow("rocketmq_store", sunk, to_records, "kafka_log", logs)]
+rows.limit(7).write.format("rocketmq_store").mode("append").save(sunk)
+said["batches"].append(follow("rocketmq_store", sunk, to_records, "kafka_log", logs))
+to_messages = ("topic", "CAST(key AS STRING) AS keys", "value AS body")
+said["batches"].append(follow("kafka_log", logs, to_messages, "rocketmq_store", again))
+stream = spark.readStream.format("rocketmq_store").option("endingOffsets", "latest").load(sunk)
+bad = stream.writeStream.format("noop").option("checkpointLocation", str(out / "bad"))
+said["bad option"] = refusal(lambda: bad.start().awaitTermination(100))
+
+def each_batch(frame, number):
+    frame.write.format("kafka_log").mode("append").save(str(out / "by-hand"))
+
+stream = spark.readStream.format("kafka_log").option("startingOffsets", "earliest").load(logs).select("topic", "value")
+by_hand = stream.writeStream.foreachBatch(each_batch).option("checkpointLocation", str(out / "by-hand-checkpoint"))
+assert by_hand.trigger(availableNow=True).start().awaitTermination(250)
 
 print(json.dumps(said))
 spark.stop()
@@ -87,7 +133,7 @@ def said(out: Path, golden_store: Callable[..., Path], golden_log: Callable[...,
     pytest.importorskip("grpc")
     arguments = (golden_store("tiny-broker"), golden_log("tiny-broker"), out)
     environ = {**os.environ, "JAVA_HOME": find_java().home, "PYSPARK_PYTHON": sys.executable}
-    command = [sys.executable, "-c", CODE, *map(str, arguments)]
+    command = [sys.executable, "-c", CODE + STREAMS, *map(str, arguments)]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -117,3 +163,28 @@ def test_errors_of_tasks(said: dict[str, Any]) -> None:
     assert said["typed error"] == ["log", 3]
     assert "ZeroDivisionError" in said["other error"]
     assert said["attempts"] == [3, 8]
+
+
+def bodies(path: Path, column: str) -> list[int]:
+    with logdex.open(path) as snapshot:
+        return sorted(int(body) for body in snapshot.scan().to_arrow().read_all()[column].to_pylist())
+
+
+def test_batch_writes(said: dict[str, Any], out: Path) -> None:
+    assert bodies(out / "written", "value") == [*range(10)]
+    assert "cannot overwrite a log" in said["overwrite"]
+    assert "another process has it open" in said["locked"]
+
+
+def test_streams(said: dict[str, Any], out: Path) -> None:
+    """From a store into a log directory, again when the store has grown, and from there into a
+    store."""
+    assert said["batches"] == [[60, 40], [7], [60, 47]]
+    expected = sorted([*range(100), *range(7)])
+    assert bodies(out / "logs", "value") == bodies(out / "again", "body") == bodies(out / "sunk", "body") == expected
+    assert bodies(out / "by-hand", "value") == expected, "by foreachBatch"
+    assert "the option endingOffsets is for batch reads" in said["bad option"]
+
+
+def test_a_relative_path_is_not_the_clients(said: dict[str, Any]) -> None:
+    assert "no such file or directory" in said["relative"]
