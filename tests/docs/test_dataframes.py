@@ -33,6 +33,17 @@ def test_every_block_runs_and_prints_what_the_page_shows(page: str, served: bool
     run_page(GUIDE / page, tmp_path, served=served)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+@pytest.mark.spark
+def test_a_pipeline(tmp_path: Path) -> None:
+    """It runs in processes of its own, each with a Spark Connect server."""
+    for package in ("grpc", "grpc_status", "google.rpc", "zstandard", "yaml"):
+        pytest.importorskip(package, reason="needs pip install 'pyspark[pipelines]'")
+    unpack_all(tmp_path)
+    run_page(GUIDE / "pipelines.md", tmp_path)
+
+
 def test_every_option_and_column_is_there() -> None:
     text = PAGE.read_text("utf-8")
     names = [*rocketmq.OPTIONS, *kafka.OPTIONS, *rocketmq_columns.NAMES, *kafka_columns.NAMES]

@@ -16,8 +16,9 @@ from logdex.spark.sinks.commit import Destination
 from logdex.spark.sources.options import Options
 from logdex.spark.sources.paths import find_paths
 
-SINK_OPTIONS = ("path", "paths", "topic", "checkpointLocation")
-"""The options that every sink has. Spark gives it its own option checkpointLocation too."""
+SINK_OPTIONS = ("path", "paths", "topic", "checkpointLocation", "queryName")
+"""The options that every sink has. Spark gives it its own options checkpointLocation and queryName,
+too."""
 
 
 class Sink(Protocol):

@@ -107,3 +107,11 @@ def test_a_partition_that_is_in_use(tmp_path: Path) -> None:
     with Log.open(tmp_path / "logs" / "t-0"), pytest.raises(LogInUseError):
         commit(sink(tmp_path / "logs", batch, topic="t"), 0, [batch], DEFAULT_ENV)
     assert commit(sink(tmp_path / "logs", batch, topic="t"), 0, [batch], DEFAULT_ENV)
+
+
+def test_options_that_spark_gives(tmp_path: Path) -> None:
+    """A stream's name and checkpoint are Spark's own: it passes them on to the sink."""
+    given = {"path": str(tmp_path / "new"), "checkpointLocation": "/checkpoint", "queryName": "to_records"}
+    assert LogDirSink(given, ("value", "topic")).directory == StoreSink(given, ("body", "topic")).directory
+    with pytest.raises(UsageError, match="no option 'querynames'"):
+        LogDirSink(given | {"queryNames": "x"}, ("value", "topic"))
