@@ -27,7 +27,11 @@ _S3_DEFAULTS = {"config_kwargs": {"connect_timeout": 5, "read_timeout": 30, "ret
 """botocore's own limits, with s3fs's retries, leave an endpoint that does not answer unreported for
 minutes."""
 _MODIFIED = ("LastModified", "mtime", "last_modified", "modified", "created")
-_STAMPS = ("ETag", "etag", "version_id", *_MODIFIED)
+_MODIFIED_MS = "modificationTime"
+"""As webhdfs states it."""
+_STAMPS = ("ETag", "etag", "version_id", "fileId", *_MODIFIED, _MODIFIED_MS)
+_OPEN_OPTIONS: Mapping[str, Mapping[str, Any]] = {"webhdfs": {"block_size": 1}}
+"""How files are opened for a range, by scheme: fsspec's webhdfs reads 5 MiB further by default."""
 _CREDENTIALS_HINT = "check the credentials: they are those of fsspec, from its configuration or the storage options"
 
 
@@ -80,7 +84,8 @@ class RemoteFileSystems:
         """Returns up to `size_bytes` bytes from `position`; fewer where the file ends."""
         system = self._system_of(path)
         with _translated(path):
-            data = system.cat_file(system._strip_protocol(path), start=position, end=position + size_bytes)
+            opened = _OPEN_OPTIONS.get(scheme_of(path) or "", {})
+            data = system.cat_file(system._strip_protocol(path), start=position, end=position + size_bytes, **opened)
         return bytes(data)
 
     def _system_of(self, path: str) -> Any:
@@ -155,4 +160,4 @@ def _modified_ns(info: Mapping[str, Any]) -> int:
             return int(value.timestamp() * 1_000_000) * 1000
         if isinstance(value, int | float):
             return int(value * 1_000_000) * 1000
-    return 0
+    return int(info.get(_MODIFIED_MS) or 0) * 1_000_000

@@ -21,6 +21,7 @@ from logdex.errors import (
 from logdex.io.env import Env
 from logdex.io.mapped.partly_loaded import forget_before, load, loaded_part, longer_part
 from logdex.io.remote import remote_file
+from logdex.io.remote.file_systems import _status_of
 from tests import remote
 
 DATA = bytes(range(256)) * 256
@@ -112,6 +113,16 @@ def test_a_file_that_changes_under_its_reader(url: str, monkeypatch: pytest.Monk
         load(mapped.array, 8192, 9000)
     with pytest.raises(VanishedError):
         file.size_now()
+
+
+def test_a_file_that_was_replaced_on_hdfs() -> None:
+    """What webhdfs says of a file: its size may be the same."""
+    said = {"type": "file", "size": 10, "length": 10, "fileId": 16390, "modificationTime": 1_795_643_710_607}
+    first, again = (_status_of("webhdfs://name-node/store/file", dict(said)) for _ in range(2))
+    assert first == again
+    assert first.modified_ns == 1_795_643_710_607_000_000
+    for change in ({"fileId": 16391}, {"modificationTime": 1_795_643_710_608}):
+        assert _status_of("webhdfs://name-node/store/file", said | change).identity != first.identity
 
 
 def test_nothing_is_written(url: str) -> None:
