@@ -34,7 +34,7 @@ pytestmark = [
 ]
 
 START_MS = 1_700_000_000_000
-SIZES: dict[str, int] = {
+SIZES: dict[str, Any] = {
     "mapped_file_size_commit_log": 4 << 20,
     "mapped_file_size_consume_queue": 20 * 2000,
     "max_hash_slot_num": 1000,

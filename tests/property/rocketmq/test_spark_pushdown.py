@@ -99,7 +99,7 @@ def test_offsets_of_queues(seed: int) -> None:
             def is_in(row: dict[str, Any], limits: dict[str, dict[str, dict[int, int]]] = limits) -> bool:
                 first = limits["startingOffsets"].get(row["topic"], {}).get(row["queueId"], 0)
                 end = limits["endingOffsets"].get(row["topic"], {}).get(row["queueId"], 1 << 60)
-                return first <= row["queueOffset"] < end
+                return bool(first <= row["queueOffset"] < end)
 
             with pytest.MonkeyPatch.context() as patched:
                 if chance.random() < 0.7:

@@ -20,7 +20,9 @@ def queue_ranges(options: Options) -> tuple[QueueRange, ...]:
     """Returns what the options leave of the queues that they name. Raises `UsageError` for values
     that are not valid."""
     begins = [QueueRange(*each) for each in _parse(options, "startingOffsets", EARLIEST, LATEST)]
-    ends = [QueueRange(*queue, end=end) for *queue, end in _parse(options, "endingOffsets", LATEST, EARLIEST)]
+    ends = [
+        QueueRange(topic, queue, end=end) for topic, queue, end in _parse(options, "endingOffsets", LATEST, EARLIEST)
+    ]
     return (*begins, *ends)
 
 
