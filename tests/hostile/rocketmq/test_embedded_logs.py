@@ -16,7 +16,8 @@ from logdex.io.env import DEFAULT_ENV
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.rebuild.parts import scan_part
 from logdex.rocketmq.scan.scan_part import ScanPart
-from logdex.rocketmq.scan.scanner import Scanner, Window
+from logdex.rocketmq.scan.scanner import Scanner
+from logdex.rocketmq.scan.window import Window
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.verify import verify
 from logdex.rocketmq.verify.checks import Collector

@@ -20,7 +20,8 @@ from logdex.rocketmq.read.parts.row_filter import RowFilter
 from logdex.rocketmq.read.read_filter import ReadFilter
 from logdex.rocketmq.scan import scanner as scanner_module
 from logdex.rocketmq.scan.plain_scan import PlainRow, pick_plain
-from logdex.rocketmq.scan.scanner import LogEnd, Scanner, Window
+from logdex.rocketmq.scan.scanner import LogEnd, Scanner
+from logdex.rocketmq.scan.window import Window
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.testing.store_builder import make_message, write_commit_log
 from logdex.testing.strategies import stored_messages

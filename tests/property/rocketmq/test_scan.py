@@ -16,7 +16,8 @@ from logdex.layout.rocketmq import BLANK, BLANK_MAGIC
 from logdex.rocketmq.commit_log.commit_log import CommitLogFile
 from logdex.rocketmq.message.stored_message import StoredMessage, encode_message
 from logdex.rocketmq.scan.plain_scan import PlainRow, scan_plain
-from logdex.rocketmq.scan.scanner import EndKind, LogEnd, Scanner, Window
+from logdex.rocketmq.scan.scanner import EndKind, LogEnd, Scanner
+from logdex.rocketmq.scan.window import Window
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.testing.store_builder import make_message

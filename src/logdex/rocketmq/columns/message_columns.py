@@ -26,8 +26,8 @@ from logdex.primitives.host import Host
 from logdex.rocketmq.columns.message_arrow import SCHEMA
 from logdex.rocketmq.message.message_json import to_text
 from logdex.rocketmq.message.properties import format_properties, parse_properties
-from logdex.rocketmq.scan.scanner import Window
 from logdex.rocketmq.scan.topic_table import TopicTable
+from logdex.rocketmq.scan.window import Window
 
 BATCH_MESSAGES = 4_096
 BATCH_BYTES = 16 << 20

@@ -21,8 +21,8 @@ from logdex.layout.rocketmq import (
     SYS_FLAG_TRANSACTION_MASK,
 )
 from logdex.rocketmq.consume_queue.light_queues import LightRun, light_queue_id, light_runs, named_queues, properties_of
-from logdex.rocketmq.scan.scanner import Window
 from logdex.rocketmq.scan.topic_table import TopicTable
+from logdex.rocketmq.scan.window import Window
 
 _ENTRY_SIZE = CONSUME_QUEUE_ENTRY.size_bytes
 PRE_BLANK_ENTRY = CONSUME_QUEUE_ENTRY.pack(0, PRE_BLANK_SIZE, 0)

@@ -18,8 +18,8 @@ from logdex.rocketmq.message import properties as props
 from logdex.rocketmq.message.stored_message import StoredMessage
 
 if TYPE_CHECKING:  # the scan loads Numba, which a read of one queue does not need
-    from logdex.rocketmq.scan.scanner import Window
     from logdex.rocketmq.scan.topic_table import TopicTable
+    from logdex.rocketmq.scan.window import Window
 
 LIGHT_QUEUE_PREFIX = b"%LMQ%"
 _NOT_DISPATCHED = (b"%RETRY%", b"rmq_sys_")

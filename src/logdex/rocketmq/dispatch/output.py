@@ -26,7 +26,8 @@ from logdex.rocketmq.message_store.derived.queues import LiveQueues
 from logdex.rocketmq.rebuild.parts import PartScan
 from logdex.rocketmq.rebuild.stage import StageReader
 from logdex.rocketmq.scan.log_walk import readable
-from logdex.rocketmq.scan.scanner import Scanner, Window
+from logdex.rocketmq.scan.scanner import Scanner
+from logdex.rocketmq.scan.window import Window
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.settings.time_zone import TimeZone
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from logdex.kernels.rocketmq.message_scan import Columns
-from logdex.rocketmq.scan.scanner import Window
 from logdex.rocketmq.scan.topic_table import TopicTable
+from logdex.rocketmq.scan.window import Window
 
 KEPT_BYTES_MAX = 128 << 20
 """How many bytes of columns are kept: those of about two million messages. What follows is scanned

@@ -20,7 +20,8 @@ from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.message_store.kept_windows import KeptWindows
 from logdex.rocketmq.scan.log_extent import find_valid_end
 from logdex.rocketmq.scan.log_walk import newest_written, readable
-from logdex.rocketmq.scan.scanner import Scanner, Window
+from logdex.rocketmq.scan.scanner import Scanner
+from logdex.rocketmq.scan.window import Window
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 _PAGE_SIZE = 512

@@ -55,7 +55,8 @@ from logdex.rocketmq.message_store.queue_recovery import (
 from logdex.rocketmq.message_store.services.schedule import ScheduleMessageService
 from logdex.rocketmq.message_store.topics import Topics
 from logdex.rocketmq.recognise.layout_check import require_supported_layout
-from logdex.rocketmq.scan.scanner import Scanner, Window
+from logdex.rocketmq.scan.scanner import Scanner
+from logdex.rocketmq.scan.window import Window
 from logdex.rocketmq.settings.dialect import DEFAULT_VERSION
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.settings.store_settings import StoreSettings

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from logdex.rocketmq.read.parts.part_reader import PartReader
-    from logdex.rocketmq.scan.scanner import Window
+    from logdex.rocketmq.scan.window import Window
 
 _DECODED_MESSAGES = 64
 """How many messages are decoded before it is asked whether their bytes could be read."""

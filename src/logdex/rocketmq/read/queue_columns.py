@@ -24,7 +24,8 @@ from logdex.rocketmq.consume_queue.tag_filter import TagFilter
 from logdex.rocketmq.read.get_message import QueueView, fills_gap, get_message, outside
 from logdex.rocketmq.read.parts.row_filter import RowFilter
 from logdex.rocketmq.read.results import GetColumnsResult, GetMessageStatus
-from logdex.rocketmq.scan.scanner import WINDOW_MESSAGES, Scanner, Window
+from logdex.rocketmq.scan.scanner import WINDOW_MESSAGES, Scanner
+from logdex.rocketmq.scan.window import Window
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 _PLAIN_COUNT = 32

@@ -24,8 +24,9 @@ from logdex.rocketmq.files.offset_files import was_trimmed
 from logdex.rocketmq.rebuild.stage import StageFile, StageWriter
 from logdex.rocketmq.rebuild.store_writer import index_window
 from logdex.rocketmq.scan.scan_part import ScanPart
-from logdex.rocketmq.scan.scanner import Scanner, Window
+from logdex.rocketmq.scan.scanner import Scanner
 from logdex.rocketmq.scan.topic_table import QueueName
+from logdex.rocketmq.scan.window import Window
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 PART_SIZE_BYTES_MIN = 64 << 20

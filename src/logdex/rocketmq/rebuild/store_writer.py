@@ -13,7 +13,8 @@ from logdex.rocketmq.files.store_files import CONSUME_QUEUE_DIR, INDEX_DIR
 from logdex.rocketmq.index_file.derive import IndexWindow, index_file_name
 from logdex.rocketmq.index_file.writer import IndexFilesWriter, IndexTarget
 from logdex.rocketmq.rebuild.report import RebuildReport
-from logdex.rocketmq.scan.scanner import Scanner, Window
+from logdex.rocketmq.scan.scanner import Scanner
+from logdex.rocketmq.scan.window import Window
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.settings.time_zone import TimeZone
 

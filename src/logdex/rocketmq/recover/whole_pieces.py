@@ -23,7 +23,8 @@ from logdex.rocketmq.commit_log.log_end import UNREADABLE, LogEnd
 from logdex.rocketmq.scan.log_bytes import LogBytes, data_end_of
 from logdex.rocketmq.scan.property_check import wrong_property_crcs
 from logdex.rocketmq.scan.resume import Named, find_behind
-from logdex.rocketmq.scan.scanner import Scanner, Window
+from logdex.rocketmq.scan.scanner import Scanner
+from logdex.rocketmq.scan.window import Window
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 OnRead = Callable[[int, int], None]

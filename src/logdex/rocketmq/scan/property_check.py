@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from logdex.kernels.common.crc import crc_function_address, crc_table
 from logdex.kernels.rocketmq.property_crc import WRONG, property_crcs
-from logdex.rocketmq.scan.scanner import Window
+from logdex.rocketmq.scan.window import Window
 
 
 def wrong_property_crcs(window: Window) -> npt.NDArray[np.bool_]:

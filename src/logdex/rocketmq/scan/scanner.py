@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Generator
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from logdex.errors import UnreadableError, UnusableFileError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
@@ -34,6 +31,7 @@ from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.scan.plain_window import MESSAGE_US, PlainWindow
 from logdex.rocketmq.scan.scan_end import log_end_at
 from logdex.rocketmq.scan.topic_table import TopicTable
+from logdex.rocketmq.scan.window import Window, make_columns
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 WINDOW_MESSAGES = 16_384
@@ -46,60 +44,6 @@ writing."""
 
 PART_BLOCK_BYTES, PART_BLOCK_BYTES_MAX = 1 << 12, 1 << 22
 """The size in bytes of the first read of `scan_part`, and the largest size of a later one."""
-
-
-@dataclass(slots=True)
-class Window:
-    """`count` messages in `columns`: the first `count` elements of each column, and the first
-    `key_count` of `key_hash`. They are valid until the next window is requested. All messages are
-    in `file`. `data` holds their bytes: those of the file from the physical offset `data_offset`
-    on, or, for messages read one by one, each message at the position in `picked`."""
-
-    columns: kernel.Columns
-    count: int
-    key_count: int
-    file: CommitLogFile
-    data: ByteArray
-    data_offset: int
-    picked: kernel.Int64s | None = None
-
-    @property
-    def begin_offset(self) -> int:
-        """The physical offset of the first message."""
-        return int(self.columns.position[0])
-
-    @property
-    def end_offset(self) -> int:
-        """The physical offset after the last message."""
-        return int(self.columns.position[self.count - 1]) + int(self.columns.size[self.count - 1])
-
-    @property
-    def newest_ms(self) -> int:
-        """The greatest store time of a message."""
-        return int(np.max(self.columns.store_timestamp_ms[: self.count]))
-
-    def places(self, rows: kernel.Int64s) -> kernel.Int64s:
-        """Returns the position in `data` of each message of `rows`."""
-        if self.picked is not None:
-            return self.picked[rows]
-        return self.columns.position[rows] - self.data_offset
-
-    def require_readable(self, rows: kernel.Int64s) -> None:
-        """Raises `UnreadableError` if the file was truncated while the messages of `rows`, which
-        rise, were read from `data`, or if the disk cannot read them."""
-        if len(rows):
-            places, last = self.places(rows[[0, -1]]), rows[-1]
-            require_readable(self.data, int(places[0]), int(places[1]) + int(self.columns.size[last]))
-
-
-def make_columns(messages: int) -> kernel.Columns:
-    """Returns columns for a window of `messages` messages."""
-
-    def column(name: str) -> npt.NDArray[Any]:
-        size = 4 * messages + kernel.KEYS_PER_MESSAGE_MAX if name == "key_hash" else messages
-        return np.zeros(size, np.int64 if name in kernel.WIDE_COLUMNS else np.int32)
-
-    return kernel.Columns(*map(column, kernel.Columns._fields))
 
 
 class Scanner:

@@ -8,7 +8,7 @@ import numpy as np
 from logdex.kernels.rocketmq.property_crc import PROPERTY_SIZE_BYTES
 from logdex.layout.rocketmq import MESSAGE_HEAD
 from logdex.rocketmq.scan.property_check import wrong_property_crcs
-from logdex.rocketmq.scan.scanner import Window
+from logdex.rocketmq.scan.window import Window
 from logdex.rocketmq.verify.checks import RESTORE, Collector
 
 

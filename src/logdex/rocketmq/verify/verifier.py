@@ -23,7 +23,8 @@ from logdex.jobs.work_time import work_seconds
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.named_messages import NamedMessages
 from logdex.rocketmq.files.store_files import StorePaths
-from logdex.rocketmq.scan.scanner import Scanner, Window
+from logdex.rocketmq.scan.scanner import Scanner
+from logdex.rocketmq.scan.window import Window
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.at_start import AtStart, checkpoint_bytes
 from logdex.rocketmq.verify.checks import Collector

@@ -12,7 +12,7 @@ from logdex.rocketmq.message_store import kept_windows
 from logdex.rocketmq.message_store.kept_windows import KeptWindows
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message
-from logdex.rocketmq.scan.scanner import Window
+from logdex.rocketmq.scan.window import Window
 from tests.unit.rocketmq.message_store.open_stores import crash, open_store, require_sound
 
 LIGHT = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b", "INNER_MULTI_QUEUE_OFFSET": "0,0"}

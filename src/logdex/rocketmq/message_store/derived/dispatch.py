@@ -26,8 +26,9 @@ from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.derived.checkpoint import LiveCheckpoint
 from logdex.rocketmq.message_store.derived.index import LiveIndex
 from logdex.rocketmq.message_store.derived.queues import LiveQueues
-from logdex.rocketmq.scan.scanner import Scanner, Window
+from logdex.rocketmq.scan.scanner import Scanner
 from logdex.rocketmq.scan.topic_table import TopicTable
+from logdex.rocketmq.scan.window import Window
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 _log = logging.getLogger(__name__)

@@ -30,7 +30,8 @@ from logdex.rocketmq.scan.log_walk import STEPS_MAX, walk
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 if TYPE_CHECKING:
-    from logdex.rocketmq.scan.scanner import LogEnd, Scanner, Window
+    from logdex.rocketmq.scan.scanner import LogEnd, Scanner
+    from logdex.rocketmq.scan.window import Window
 
 
 class KeylessParts:

@@ -26,7 +26,8 @@ from logdex.rocketmq.read.parts.queue_guide import QueueGuide
 from logdex.rocketmq.read.parts.row_filter import RowFilter
 from logdex.rocketmq.read.read_filter import ReadFilter
 from logdex.rocketmq.scan.scan_end import log_end_at
-from logdex.rocketmq.scan.scanner import Scanner, Window
+from logdex.rocketmq.scan.scanner import Scanner
+from logdex.rocketmq.scan.window import Window
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 PIECE_BYTES = 256 << 20

@@ -20,7 +20,8 @@ from logdex.layout.rocketmq import (
     SYS_FLAG_STORE_HOST_V6,
 )
 from logdex.rocketmq.commit_log.commit_log import CommitLogFile
-from logdex.rocketmq.scan.scanner import Scanner, Window
+from logdex.rocketmq.scan.scanner import Scanner
+from logdex.rocketmq.scan.window import Window
 
 BATCH_BYTES = 16 << 20
 """The size in bytes of a batch of messages that are read together; a batch holds at least one

@@ -15,7 +15,8 @@ from logdex.rocketmq.consume_queue.queue_coverage import PieceEntries, QueueEntr
 from logdex.rocketmq.consume_queue.queue_cursor import QueueCursor, open_cursors
 from logdex.rocketmq.read.parts.picked_messages import JOIN_BYTES, MessagePicker
 from logdex.rocketmq.read.read_filter import ReadFilter, within
-from logdex.rocketmq.scan.scanner import Scanner, Window
+from logdex.rocketmq.scan.scanner import Scanner
+from logdex.rocketmq.scan.window import Window
 
 RANGES_MAX = 64
 RANGE_BYTES_MIN = 64 << 10

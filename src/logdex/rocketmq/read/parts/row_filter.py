@@ -11,8 +11,8 @@ from logdex.kernels.rocketmq.property_text import FOUND_SIZE
 from logdex.rocketmq.message.stored_message import decode_message
 from logdex.rocketmq.read.keys.key_question import KeyQuestion
 from logdex.rocketmq.read.read_filter import ReadFilter, bounds_by_number, last_before, within
-from logdex.rocketmq.scan.scanner import Window
 from logdex.rocketmq.scan.topic_table import TopicTable
+from logdex.rocketmq.scan.window import Window
 
 
 class RowFilter:

@@ -16,7 +16,7 @@ from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.geometry.resolve import index_file_paths
 from logdex.rocketmq.index_file.index_keys import message_key_hashes
 from logdex.rocketmq.index_file.index_paths import is_unfilled
-from logdex.rocketmq.scan.scanner import Window
+from logdex.rocketmq.scan.window import Window
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.at_start import AtStart

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from logdex.rocketmq.index_file.index_keys import message_key_hashes
 from logdex.rocketmq.message.stored_message import decode_message
-from logdex.rocketmq.scan.scanner import Window
+from logdex.rocketmq.scan.window import Window
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.verify.index.index_disk import IndexRows
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from logdex.errors import MissingFileError, UnreadableError
 from logdex.io.env import Env
 from logdex.layout.rocketmq import INDEX_HEADER
-from logdex.rocketmq.scan.scanner import Window
+from logdex.rocketmq.scan.window import Window
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.index.index_check import wrong_times
 from logdex.rocketmq.verify.index.index_disk import IndexDisk

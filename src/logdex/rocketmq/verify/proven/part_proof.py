@@ -10,8 +10,9 @@ from logdex.errors import StorageError, VanishedError
 from logdex.io.env import Env
 from logdex.jobs.tasks import Count
 from logdex.rocketmq.scan.scan_part import ScanPart
-from logdex.rocketmq.scan.scanner import Scanner, Window
+from logdex.rocketmq.scan.scanner import Scanner
 from logdex.rocketmq.scan.topic_table import QueueName
+from logdex.rocketmq.scan.window import Window
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.checks import Collector
 from logdex.rocketmq.verify.messages import check_messages

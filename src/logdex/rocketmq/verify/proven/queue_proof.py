@@ -9,8 +9,8 @@ from logdex.io.env import Env
 from logdex.io.open_files import OpenFiles
 from logdex.rocketmq.consume_queue.derive import ConsumeQueueDeriver
 from logdex.rocketmq.files.store_files import StorePaths, queue_folder
-from logdex.rocketmq.scan.scanner import Window
 from logdex.rocketmq.scan.topic_table import QueueName, TopicTable
+from logdex.rocketmq.scan.window import Window
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.proven.runs import QueueSpan
 from logdex.rocketmq.verify.queues.queue_disk import ENTRY_SIZE, QueueDisk, fields_of

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from logdex.rocketmq.commit_log.commit_log import CommitLogFile
 from logdex.rocketmq.commit_log.log_end import LogEnd
-from logdex.rocketmq.scan.scanner import Scanner, Window
+from logdex.rocketmq.scan.scanner import Scanner
 from logdex.rocketmq.scan.topic_table import QueueName
+from logdex.rocketmq.scan.window import Window
 from logdex.rocketmq.verify.index.keys_without_entries import KeyRange
 
 CUT_BYTES = 64 << 20

@@ -17,8 +17,9 @@ from logdex.rocketmq.consume_queue.consume_queue import discover_queues
 from logdex.rocketmq.consume_queue.derive import ConsumeQueueDeriver
 from logdex.rocketmq.files.known_topics import KnownTopics
 from logdex.rocketmq.files.store_files import CONSUME_QUEUE_EXT_DIR, StorePaths, queue_folder
-from logdex.rocketmq.scan.scanner import Scanner, Window
+from logdex.rocketmq.scan.scanner import Scanner
 from logdex.rocketmq.scan.topic_table import TopicTable
+from logdex.rocketmq.scan.window import Window
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify.checks import RESTORE, Collector
 from logdex.rocketmq.verify.damage import Damage
