@@ -176,16 +176,18 @@ class ReadableLog(OpenedLog[Record]):
         """Yields all records from `offset` (default: the log start offset) to the end as of that
         moment."""
         position = self.log_start_offset if offset is None else offset
+        last: RecordBatch | None = None
+        size_bytes = 0
         while True:
             with self._view(isolation) as view:
-                batches = log_read.read_batches(view, position, READ_BYTES)
+                batches = log_read.read_batches(view, position, size_bytes, after=last)
                 shown = log_read.visible_batches(view, batches, isolation, control)
             after = batches[-1].last_offset + 1 if batches else position
             for batch in shown:
                 yield from (record for record in batch.records() if record.offset >= position)
             if after <= position:
                 return
-            position = after
+            position, last, size_bytes = after, batches[-1], log_read.more_bytes(size_bytes)
 
     def scan(
         self, *, limit: int | None = None, progress: Progress | None = None, **wanted: Unpack[FilterOptions]

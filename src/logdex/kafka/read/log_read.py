@@ -27,6 +27,7 @@ READ_UNCOMMITTED = "read_uncommitted"
 READ_COMMITTED = "read_committed"
 READ_BYTES = 1 << 20
 """The default of max.partition.fetch.bytes."""
+_SECOND_READ_BYTES = 4096
 
 
 def check_isolation(isolation: str) -> None:
@@ -55,10 +56,16 @@ class LogView(NamedTuple):
             )
 
 
-def read_batches(view: LogView, offset: int, max_bytes: int) -> list[RecordBatch]:
+def read_batches(
+    view: LogView, offset: int, max_bytes: int, *, after: RecordBatch | None = None, first_bytes_max: int | None = None
+) -> list[RecordBatch]:
     """Returns batches from the one that holds `offset` (or the next one) on, with their checksums
-    checked. They have at most `max_bytes` together, but the first is returned whatever its size.
-    The first may begin before `offset`; none reaches `end_offset`."""
+    checked. They have at most `max_bytes` together, but the first is returned whatever its size, or
+    if it has at most `first_bytes_max`. The first may begin before `offset`; none reaches
+    `end_offset`.
+
+    `after` is the batch before `offset`, where reading goes on: what follows must fit it.
+    """
     require_longs(offset=offset)
     require_counts(max_bytes=max_bytes)
     view.check_offset(offset)
@@ -66,24 +73,51 @@ def read_batches(view: LogView, offset: int, max_bytes: int) -> list[RecordBatch
         return []
     found: list[RecordBatch] = []
     left = max_bytes
-    for segment in _segments_from(view, offset):
+    for segment in _segments_from(view, offset if after is None else after.last_offset):
         if segment.base_offset >= view.end_offset or (found and left <= 0):
             break
-        read = segment.read(offset, left, min_one_message=not found)
-        if read is None:
+        before, place = after, None if after is None else segment.locate_after(after)
+        if place is None:
+            before, place = None, segment.locate_readable(offset)
+        if place is None:
             if segment is not view.segments[-1]:
                 _check_end(segment)
             continue  # nothing at or after the offset in this segment
-        after = read.position
-        for batch in _batches_of(read, segment, view.end_offset):
+        is_first_taken = not found and (first_bytes_max is None or place.size_bytes <= first_bytes_max)
+        read = segment.read_from(place, left, min_one_message=is_first_taken)
+        behind = read.position
+        for batch in _batches_of(read, segment, view.end_offset, before):
             found.append(batch)
             left -= batch.size_bytes
-            after += batch.size_bytes
-        if after < segment.size_bytes == read.position + len(read.data) and segment is not view.segments[-1]:
-            _check_end(segment, after)
+            behind += batch.size_bytes
+        if behind < segment.size_bytes == read.position + len(read.data) and segment is not view.segments[-1]:
+            _check_end(segment, behind)
         if read.position + len(read.data) < segment.size_bytes:
             break  # max_bytes was reached, not the segment's end
     return found
+
+
+def more_bytes(size_bytes: int) -> int:
+    """How much is read after `size_bytes` by whoever may need little and may need all: 0 (one
+    batch), and then more and more."""
+    return min(max(2 * size_bytes, _SECOND_READ_BYTES), READ_BYTES)
+
+
+def _portions(view: LogView, offset: int, max_bytes: int, size_bytes: int) -> Iterator[list[RecordBatch]]:
+    """Yields what `read_batches` returns in portions, which are read when they are needed. The
+    first has about `size_bytes`."""
+    after, left = None, max_bytes
+    while True:
+        first_bytes_max = None if after is None else left
+        portion = read_batches(view, offset, min(size_bytes, left), after=after, first_bytes_max=first_bytes_max)
+        if not portion:
+            return
+        yield portion
+        after = portion[-1]
+        left -= sum(batch.size_bytes for batch in portion)
+        if left <= 0 or after.last_offset < offset:
+            return
+        offset, size_bytes = after.last_offset + 1, more_bytes(size_bytes)
 
 
 def _check_end(segment: LogSegment, position: int | None = None) -> None:
@@ -113,11 +147,13 @@ def _segments_from(view: LogView, offset: int) -> Iterator[LogSegment]:
             yield segment
 
 
-def _batches_of(read: SegmentRead, segment: LogSegment, end_offset: int) -> Iterator[RecordBatch]:
+def _batches_of(
+    read: SegmentRead, segment: LogSegment, end_offset: int, before: RecordBatch | None
+) -> Iterator[RecordBatch]:
     """Yields the whole batches of `read` that lie below `end_offset`. Raises `OffsetOrderError` if
-    their offsets do not rise, because no checksum covers a batch's base offset."""
+    their offsets do not rise, that of `before` included, because no checksum covers a batch's base
+    offset."""
     data, at = read.data, 0
-    before: RecordBatch | None = None
     while at + UP_TO_MAGIC_SIZE_BYTES <= len(data):
         size = stated_size(data, at)
         if size > len(data) - at:
@@ -183,21 +219,22 @@ def visible_batches(
 def read_records(
     view: LogView, offset: int, max_bytes: int, isolation: str, *, max_records: int | None, control: bool
 ) -> list[Record]:
-    """Returns records from `offset` on, see `Log.read`. Skips batches without visible records."""
+    """Returns records from `offset` on, see `Log.read`. Skips batches without visible records. With
+    `max_records`, batches behind the last of these records are hardly read."""
     records: list[Record] = []
     position = offset
     while True:
-        batches = read_batches(view, position, max_bytes)
-        if not batches:
-            return records
-        after = batches[-1].last_offset + 1
-        for batch in visible_batches(view, batches, isolation, control):
-            for record in batch.records():
-                if record.offset < offset:
-                    continue
-                if max_records is not None and len(records) >= max_records:
+        begin = position
+        for portion in _portions(view, position, max_bytes, max_bytes if max_records is None else 0):
+            for batch in visible_batches(view, portion, isolation, control):
+                for record in batch.records():
+                    if record.offset < offset:
+                        continue
+                    if max_records is not None and len(records) >= max_records:
+                        return records
+                    records.append(record)
+                if len(records) == max_records:
                     return records
-                records.append(record)
-        if records or after <= position:
+            position = portion[-1].last_offset + 1
+        if records or position <= begin:
             return records
-        position = after

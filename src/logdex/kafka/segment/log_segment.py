@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex.errors import CorruptError, IndexFullError, UsageError
+from logdex.kafka.batch.record_batch import RecordBatch
 from logdex.kafka.segment.derive_indexes import IndexFold
 from logdex.kafka.segment.file_records import LogOffsetPosition, TimestampAndOffset
 from logdex.kafka.segment.segment_base import SegmentFiles
@@ -210,10 +211,41 @@ class LogSegment(SegmentFiles):
         found = self.locate_readable(start_offset)
         if found is None:
             return None
+        return self.read_from(found, max_size_bytes, max_position, min_one_message=min_one_message)
+
+    def read_from(
+        self,
+        found: LogOffsetPosition,
+        max_size_bytes: int,
+        max_position: int | None = None,
+        *,
+        min_one_message: bool = False,
+    ) -> SegmentRead:
+        """As `read`, from a batch whose place is known."""
         size = max(max_size_bytes, found.size_bytes) if min_one_message else max_size_bytes
         end = self.size_bytes if max_position is None else min(max_position, self.size_bytes)
         data = self.log.read(found.position, min(size, max(0, end - found.position)))
         return SegmentRead(found.position, data, size < found.size_bytes)
+
+    def locate_after(self, batch: RecordBatch) -> LogOffsetPosition | None:
+        """The batch that follows `batch`, which was read from this segment, whatever its offsets.
+
+        At the segment's end it has no bytes. None if `batch` is not there any more, or nothing
+        whole follows it.
+
+        Raises `CorruptError` for an invalid header, and as `locate_readable` does.
+        """
+        found = self.locate_readable(batch.last_offset) if batch.path == self.log.path else None
+        if found is None or (found.position, found.size_bytes) != (batch.position, batch.size_bytes):
+            return None
+        headers = self.log.headers(found.position)
+        known = next(headers, None)
+        if known is None or (known.base_offset, known.last_offset) != (batch.base_offset, batch.last_offset):
+            return None
+        following = next(headers, None)
+        if following is not None:
+            return LogOffsetPosition(following.base_offset, following.position, following.size_bytes)
+        return LogOffsetPosition(known.last_offset + 1, known.end, 0) if known.end == self.size_bytes else None
 
     # -- writing ----------------------------------------------------------------------------------
     @property
