@@ -54,6 +54,12 @@ class Layout:
         """The byte offset of field `name` from the start of the structure."""
         return self._by_name[name].offset
 
+    def part(self, first: str, last: str) -> struct.Struct:
+        """The struct of the fields from `first` to `last`."""
+        names = list(self._by_name)
+        chosen = self.fields[names.index(first) : names.index(last) + 1]
+        return struct.Struct(">" + "".join(field.format for field in chosen))
+
     def pack(self, *values: int) -> bytes:
         """The bytes of the structure, from its values in field order."""
         return self.struct.pack(*values)

@@ -57,8 +57,15 @@ def write_varlong(value: int) -> bytes:
     return _write(value)
 
 
+_ONE_BYTE = tuple(bytes((byte,)) for byte in range(0x80))
+
+
 def _write(value: int) -> bytes:
     raw = value << 1 if value >= 0 else (-value << 1) - 1
+    if raw < 0x80:
+        return _ONE_BYTE[raw]
+    if raw < 0x4000:
+        return bytes((raw & 0x7F | 0x80, raw >> 7))
     out = bytearray()
     while raw >= 0x80:
         out.append(raw & 0x7F | 0x80)

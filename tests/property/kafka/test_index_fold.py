@@ -75,7 +75,12 @@ def test_kernel_and_plain_twin_agree(log: tuple[int, list[Row]], interval: int, 
         return
     assert end == kernel.GOOD
     assert (found_offsets, found_times) == (offset_entries, time_entries)
-    assert fold._state.tolist() == state
+    assert fold._state == state
+    alone = IndexFold(base, interval, path="x.log")
+    entries = [alone.add_one(*row) for row in rows]
+    assert [entry for found, _ in entries for entry in found] == offset_entries
+    assert [entry for _, found in entries for entry in found] == time_entries
+    assert (alone._state, alone._last_offset) == (state, fold._last_offset)
     assert fold.max_timestamp == ((state[1], state[2]) if state[1] > -1 else (-1, base))
     if (
         fold.max_timestamp[1] < state[kernel.TIME_OFFSET]

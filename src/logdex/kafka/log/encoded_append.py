@@ -81,7 +81,7 @@ def encode_records(
 
     Raises `UsageError` and `InvalidRecordError` for records that this log cannot have.
     """
-    kept = _records_of(records)
+    kept = records_of(records)
     if not kept:
         raise InvalidRecordError("no records to append", path=core.path)
     require_keys(core, any(record.key is None for record in kept))
@@ -106,7 +106,7 @@ def encode_records(
     return EncodedAppend(bytearray(data), columns, True, leader_epoch, now_ms if appended else NO_TIMESTAMP)
 
 
-def _records_of(records: Record | Iterable[Record]) -> list[Record]:
+def records_of(records: Record | Iterable[Record]) -> list[Record]:
     """Returns what is appended as a list. Raises `UsageError` for anything but records, and for
     values that no record can have."""
     if isinstance(records, Record):

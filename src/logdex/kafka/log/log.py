@@ -24,9 +24,10 @@ from logdex.kafka.log.append_columns import ColumnOptions, append_columns
 from logdex.kafka.log.cleaner.job import CompactionReport, compact
 from logdex.kafka.log.cleaner.offset_map import DEDUPE_BUFFER_BYTES
 from logdex.kafka.log.core import LogCore
-from logdex.kafka.log.encoded_append import EncodedAppend, encode_marker, encode_records
+from logdex.kafka.log.encoded_append import EncodedAppend, encode_marker, encode_records, records_of
 from logdex.kafka.log.home import LogHome, partition_of
 from logdex.kafka.log.loader import LogLoader
+from logdex.kafka.log.quick import QuickAppends
 from logdex.kafka.log.reading import ReadableLog
 from logdex.kafka.log.retention import apply_retention, delete_records, truncate_fully_and_start_at, truncate_to
 from logdex.kafka.log.swap import replace_segments
@@ -51,6 +52,10 @@ class Log(ReadableLog):
     After a failed write or fsync nothing more is acknowledged (`LogFailedError`): close the log and
     open it again.
     """
+
+    def __init__(self, core: LogCore) -> None:
+        super().__init__(core)
+        self._quick = QuickAppends(core)
 
     @classmethod
     def open(
@@ -106,12 +111,17 @@ class Log(ReadableLog):
         broker: a duplicate returns its earlier offsets; sequence gaps and old epochs raise a
         `ProducerStateError`.
         """
-        core = self._core
+        core, kept = self._core, records_of(records)
+        is_usual = producer_id == NO_PRODUCER_ID and producer_epoch == NO_PRODUCER_EPOCH and sequence is None
+        if is_usual and not transactional and leader_epoch is None and compression in (Compression.NONE, "none"):
+            info = self._quick.append(kept)
+            if info is not None:
+                return info
 
         def encode(with_sequence: int) -> EncodedAppend:
             return encode_records(
                 core,
-                records,
+                kept,
                 compression=compression,
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,

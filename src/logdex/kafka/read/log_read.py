@@ -17,7 +17,7 @@ from logdex.kafka.batch.record import Record
 from logdex.kafka.batch.record_batch import RecordBatch, decode_batch
 from logdex.kafka.read.committed import AbortedTransactions, find_aborted
 from logdex.kafka.scan.rising_batches import CONTRADICTION
-from logdex.kafka.segment.file_records import UP_TO_MAGIC_SIZE_BYTES, stated_size
+from logdex.kafka.segment.file_records import UP_TO_MAGIC_SIZE_BYTES, LogOffsetPosition, stated_size
 from logdex.kafka.segment.log_segment import LogSegment, SegmentRead
 from logdex.kafka.segment.log_segments import floor_segment
 from logdex.kafka.segment.transaction_index import AbortedTxn
@@ -76,7 +76,7 @@ def read_batches(
     for segment in _segments_from(view, offset if after is None else after.last_offset):
         if segment.base_offset >= view.end_offset or (found and left <= 0):
             break
-        before, place = after, None if after is None else segment.locate_after(after)
+        before, place = after, None if after is None else _place_after(segment, after)
         if place is None:
             before, place = None, segment.locate_readable(offset)
         if place is None:
@@ -95,6 +95,26 @@ def read_batches(
         if read.position + len(read.data) < segment.size_bytes:
             break  # max_bytes was reached, not the segment's end
     return found
+
+
+def _place_after(segment: LogSegment, batch: RecordBatch) -> LogOffsetPosition | None:
+    """Returns the batch that follows `batch`, whatever its offsets, if `batch` was read from this
+    segment. At the segment's end it has no bytes. None if `batch` is not there any more, or nothing
+    whole follows it.
+
+    Raises `CorruptError` for an invalid header, and as `locate_readable` does.
+    """
+    found = segment.locate_readable(batch.last_offset) if batch.path == segment.log.path else None
+    if found is None or (found.position, found.size_bytes) != (batch.position, batch.size_bytes):
+        return None
+    headers = segment.log.headers(found.position)
+    known = next(headers, None)
+    if known is None or (known.base_offset, known.last_offset) != (batch.base_offset, batch.last_offset):
+        return None
+    following = next(headers, None)
+    if following is not None:
+        return LogOffsetPosition(following.base_offset, following.position, following.size_bytes)
+    return LogOffsetPosition(known.last_offset + 1, known.end, 0) if known.end == segment.size_bytes else None
 
 
 def more_bytes(size_bytes: int) -> int:

@@ -50,13 +50,13 @@ class IndexFold:
         time = last_time or (NO_TIMESTAMP, none)
         largest = max_timestamp or time
         self._last_offset = none
-        self._state = np.array([0, *largest, none if last_index_offset is None else last_index_offset, *time], np.int64)
+        self._state = [0, *largest, none if last_index_offset is None else last_index_offset, *time]
 
     def copy(self) -> IndexFold:
         """A copy that continues from the same state."""
-        twin = IndexFold(self.base_offset, self.interval_bytes, path=self.path)
-        twin._state[:] = self._state
-        twin._last_offset = self._last_offset
+        twin = IndexFold.__new__(IndexFold)  # once per append
+        twin.__dict__.update(self.__dict__)
+        twin._state = self._state.copy()
         return twin
 
     @property
@@ -65,10 +65,10 @@ class IndexFold:
 
         It is (-1, base offset) if there is none.
         """
-        timestamp = int(self._state[kernel.MAX_TIMESTAMP])
+        timestamp = self._state[kernel.MAX_TIMESTAMP]
         if timestamp <= NO_TIMESTAMP:
             return NO_TIMESTAMP, self.base_offset
-        return timestamp, int(self._state[kernel.MAX_OFFSET])
+        return timestamp, self._state[kernel.MAX_OFFSET]
 
     def add(self, columns: BatchColumns) -> tuple[Int64s, Int64s]:
         """Adds batches, in log order, and returns their index entries.
@@ -82,7 +82,7 @@ class IndexFold:
         columns = self._without_repeats(columns)
         count = len(columns.position)
         offset_entries, time_entries = np.empty((count, 2), np.int64), np.empty((count, 2), np.int64)
-        result = np.zeros(3, np.int64)
+        state, result = np.array(self._state, np.int64), np.zeros(3, np.int64)
         end = kernel.fold(
             columns.position,
             columns.last_offset,
@@ -90,14 +90,27 @@ class IndexFold:
             columns.size,
             self.base_offset,
             self.interval_bytes,
-            self._state,
+            state,
             offset_entries,
             time_entries,
             result,
         )
+        self._state = state.tolist()
         if end != kernel.GOOD:
-            raise self._error(end, columns, int(result[2]))
+            place = int(result[2])
+            raise self._error(end, int(columns.position[place]), int(columns.last_offset[place]))
         return offset_entries[: result[0]].copy(), time_entries[: result[1]].copy()
+
+    def add_one(
+        self, position: int, last_offset: int, max_timestamp_ms: int, size_bytes: int
+    ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """As `add`, for one batch that has records, without arrays."""
+        self._last_offset = max(self._last_offset, last_offset)
+        row = position, last_offset, max_timestamp_ms, size_bytes
+        offset_entries, time_entries, end, _ = fold_plain((row,), self.base_offset, self.interval_bytes, self._state)
+        if end != kernel.GOOD:
+            raise self._error(end, position, last_offset)
+        return offset_entries, time_entries
 
     def _without_repeats(self, columns: BatchColumns) -> BatchColumns:
         """Returns the columns without batches that repeat nothing.
@@ -127,40 +140,39 @@ class IndexFold:
         timestamp, offset = self.max_timestamp
         state = self._state
         if offset < state[kernel.TIME_OFFSET]:
-            raise self._error(kernel.TIME_OFFSET_FALLS, None, 0)
+            raise self._error(kernel.TIME_OFFSET_FALLS)
         if timestamp <= state[kernel.TIME_TIMESTAMP]:
             return np.empty((0, 2), np.int64)
         state[kernel.TIME_TIMESTAMP], state[kernel.TIME_OFFSET] = timestamp, offset
         return np.array([[timestamp, offset]], np.int64)
 
-    def _error(self, end: int, columns: BatchColumns | None, place: int) -> CorruptError:
-        position = int(columns.position[place]) if columns is not None else 0
-        if end == kernel.OVERFLOW and columns is not None:
+    def _error(self, end: int, position: int = 0, last_offset: int = 0) -> CorruptError:
+        if end == kernel.OVERFLOW:
             return OffsetOverflowError(
                 f"the batch's last offset does not fit the index of the segment at {self.base_offset}",
                 path=self.path,
                 position=position,
                 field="last_offset_delta",
                 expected=f"{self.base_offset} to {self.base_offset + limits.RELATIVE_OFFSET_MAX}",
-                found=int(columns.last_offset[place]),
+                found=last_offset,
                 hint="the broker splits such a segment in two",
             )
-        if end == kernel.OFFSET_FALLS and columns is not None:
+        if end == kernel.OFFSET_FALLS:
             return OffsetOrderError(
                 "the batch's last offset is not above that of the last index entry",
                 path=self.path,
                 position=position,
                 field="base_offset",
-                expected=f"above {int(self._state[kernel.LAST_OFFSET])}",
-                found=int(columns.last_offset[place]),
+                expected=f"above {self._state[kernel.LAST_OFFSET]}",
+                found=last_offset,
             )
         return OffsetOrderError(
             "the largest timestamp's offset is below that of the last time index entry",
             path=self.path,
             position=position,
             field="max_timestamp_ms",
-            expected=f"offset {int(self._state[kernel.TIME_OFFSET])} or above",
-            found=int(self._state[kernel.MAX_OFFSET]),
+            expected=f"offset {self._state[kernel.TIME_OFFSET]} or above",
+            found=self._state[kernel.MAX_OFFSET],
         )
 
 

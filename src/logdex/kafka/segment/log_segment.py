@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex.errors import CorruptError, IndexFullError, UsageError
-from logdex.kafka.batch.record_batch import RecordBatch
 from logdex.kafka.segment.derive_indexes import IndexFold
 from logdex.kafka.segment.file_records import LogOffsetPosition, TimestampAndOffset
 from logdex.kafka.segment.segment_base import SegmentFiles
@@ -24,6 +23,8 @@ from logdex.kafka.segment.segment_lookups import (
 )
 from logdex.kafka.segment.segment_recovery import DerivedSegment, OnColumns, derive_segment
 from logdex.kernels.kafka.batch_columns import BatchColumns, Int64s, pick_columns
+
+_NO_ENTRIES = np.empty((0, 2), np.int64)
 
 
 class SegmentRead(NamedTuple):
@@ -227,26 +228,6 @@ class LogSegment(SegmentFiles):
         data = self.log.read(found.position, min(size, max(0, end - found.position)))
         return SegmentRead(found.position, data, size < found.size_bytes)
 
-    def locate_after(self, batch: RecordBatch) -> LogOffsetPosition | None:
-        """The batch that follows `batch`, which was read from this segment, whatever its offsets.
-
-        At the segment's end it has no bytes. None if `batch` is not there any more, or nothing
-        whole follows it.
-
-        Raises `CorruptError` for an invalid header, and as `locate_readable` does.
-        """
-        found = self.locate_readable(batch.last_offset) if batch.path == self.log.path else None
-        if found is None or (found.position, found.size_bytes) != (batch.position, batch.size_bytes):
-            return None
-        headers = self.log.headers(found.position)
-        known = next(headers, None)
-        if known is None or (known.base_offset, known.last_offset) != (batch.base_offset, batch.last_offset):
-            return None
-        following = next(headers, None)
-        if following is not None:
-            return LogOffsetPosition(following.base_offset, following.position, following.size_bytes)
-        return LogOffsetPosition(known.last_offset + 1, known.end, 0) if known.end == self.size_bytes else None
-
     # -- writing ----------------------------------------------------------------------------------
     @property
     def _current_fold(self) -> IndexFold:
@@ -276,14 +257,33 @@ class LogSegment(SegmentFiles):
         """
         if not len(data):
             return self.size_bytes
-        start = self.size_bytes
         fold = self._current_fold.copy()
-        offset_entries, time_entries = fold.add(columns._replace(position=columns.position + start))
+        entries = fold.add(columns._replace(position=columns.position + self.size_bytes))
+        return self._append(data, int(columns.max_timestamp_ms[0]), fold, *entries)
+
+    def append_one(self, data: bytes, last_offset: int, max_timestamp_ms: int) -> int:
+        """As `append`, for one batch that has records, without arrays."""
+        fold = self._current_fold.copy()
+        offset_entries, time_entries = fold.add_one(self.size_bytes, last_offset, max_timestamp_ms, len(data))
+        if not offset_entries:  # and so no time entry
+            return self._append(data, max_timestamp_ms, fold, _NO_ENTRIES, _NO_ENTRIES)
+        entries = [np.array(each, np.int64).reshape(-1, 2) for each in (offset_entries, time_entries)]
+        return self._append(data, max_timestamp_ms, fold, *entries)
+
+    def _append(
+        self,
+        data: bytes | memoryview,
+        first_timestamp_ms: int,
+        fold: IndexFold,
+        offset_entries: Int64s,
+        time_entries: Int64s,
+    ) -> int:
+        start = self.size_bytes
         self.offset_index.require_room(len(offset_entries))
         self.time_index.require_room(len(time_entries))
         self.log.append(data)
         if start == 0:
-            self._first_timestamp_ms = int(columns.max_timestamp_ms[0])
+            self._first_timestamp_ms = first_timestamp_ms
         self.offset_index.append_many(offset_entries)
         self.time_index.append_many(time_entries)
         self._fold = fold
