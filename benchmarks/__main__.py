@@ -22,6 +22,7 @@ from benchmarks import (
     kafka_lookups,
     kafka_others,
     kafka_peer,
+    kafka_singles,
     peer,
     printing,
     rocketmq_consume,
@@ -71,6 +72,7 @@ def suites(data: Path, repeats: int) -> dict[str, Callable[[], Iterable[dict[str
         "kafka-recover": lambda: kafka_local.recovery(data / "kafka", repeats),
         "kafka-decode": lambda: kafka_local.decoding(data / "kafka", repeats),
         "kafka-append": lambda: kafka_local.appending(data / "kafka", repeats),
+        "kafka-single": lambda: kafka_singles.singles(data / "kafka", repeats),
         "kafka-lookup": lambda: kafka_lookups.look_ups(data / "kafka", repeats),
         "kafka-keyindex": lambda: kafka_lookups.key_index(data / "kafka", repeats),
         "kafka-peers": lambda: kafka_others.peers(data / "kafka", repeats),
@@ -99,7 +101,7 @@ def main() -> None:
     parser.add_argument(
         "--only",
         default="scan,rebuild-1k,rebuild-100b,index",
-        help=f"some of {names}; kafka for its seven, or all (default: %(default)s)",
+        help=f"some of {names}; kafka for its eight, or all (default: %(default)s)",
     )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", type=Path, help="the JSON file (default: a dated one in bench-results/)")

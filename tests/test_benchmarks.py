@@ -13,6 +13,7 @@ from benchmarks import (
     kafka_lookups,
     kafka_others,
     kafka_peer,
+    kafka_singles,
     peer,
     printing,
     rocketmq_consume,
@@ -73,6 +74,15 @@ def test_key_index_suite_finds_its_keys_and_leaves_nothing(tmp_path: Path) -> No
     rows = kafka_lookups.key_index(tmp_path, 1, keys=20_000, records=RECORDS)
     assert len(rows) == 4
     assert rows[1]["met"] == "yes"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_single_calls_are_measured_beside_sqlite(tmp_path: Path) -> None:
+    append, read, record = kafka_singles.singles(tmp_path, 1, share=0.01)
+    assert (append["bar"], read["bar"]) == (25_000, 500)
+    assert append["per_s"] > 0
+    assert 0 < record["us"] < 1e6
+    assert all(row["sqlite_per_s"] > 0 and row["ratio"] >= 0 for row in (append, read, record))
     assert list(tmp_path.iterdir()) == []
 
 
