@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import logdex
+from logdex.kafka.read.log_read import READ_COMMITTED, READ_UNCOMMITTED
 from logdex.spark.sources import PUSHDOWN
+from tests.golden import kafka as golden
+from tests.unit.spark.sources.kafka.local_rows import local_rows, options_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,6 +67,22 @@ def test_rows_and_filters(
     assert "offset" not in plan.split("Filter", 1)[1].splitlines()[0], (
         "Spark does not check again what the read applies"
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("isolation", [READ_UNCOMMITTED, READ_COMMITTED])
+@pytest.mark.parametrize("name", golden.NAMES)
+def test_golden_directories(name: str, isolation: str, spark: SparkSession, golden_log: Callable[[str], Path]) -> None:
+    """Row for row and column for column what the local reader gives."""
+    path = golden_log(name)
+    local, topics, is_damaged = local_rows(path, isolation)
+    options = options_of(path, isolation, topics, is_damaged=is_damaged) | {"maxPartitionBytes": "64k"}
+    if is_damaged:
+        with pytest.raises(Exception, match=r"byte \d+: "):
+            spark.read.format("kafka_log").options(**options | {"mode": "FAILFAST"}).load().count()
+    frame = spark.read.format("kafka_log").options(**options).load()
+    found = frame.selectExpr("* EXCEPT (timestamp)", "unix_micros(timestamp) AS timestamp").toArrow().to_pylist()
+    assert found == local != []
 
 
 @pytest.mark.usefixtures("no_pushdown")

@@ -3,14 +3,11 @@ damage."""
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-import logdex
 from logdex.convert.columns.kafka import NAMES
 from logdex.errors import CorruptError, UsageError
 from logdex.frames.conditions import EQUAL, GREATER, Condition
@@ -224,20 +221,6 @@ def test_a_torn_segment(tmp_path: Path) -> None:
     rows = rows_of(table(root, mode="PERMISSIVE"))
     assert len([row for row in rows if row["_corrupt"] is None]) == len(whole) - 1
     assert [row["_corrupt"]["file"] for row in rows if row["_corrupt"] is not None] == [str(paths[1])]
-
-
-@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
-def test_golden_directories(golden_log: Callable[[str], Path], isolation: str) -> None:
-    for name in ("tiny-broker", "tiny-legacy", "tiny-compacted"):
-        path = golden_log(name)
-        with logdex.open(path) as snapshot:
-            local = [*snapshot.scan(isolation=isolation).to_arrow().read_all().to_pylist()]  # type: ignore[call-arg]
-            topics = ",".join(sorted({row["topic"] for row in local}))
-        rows = rows_of(LogDirTable({"path": str(path), "subscribe": topics, "isolation.level": isolation}))
-        fields = ("topic", "partition", "offset", "key", "value")
-        assert sorted(json.dumps([repr(row[name]) for name in fields]) for row in rows) == sorted(
-            json.dumps([repr(row[name]) for name in fields]) for row in local
-        )
 
 
 def test_a_key_is_an_option_and_a_condition(logs: Path) -> None:
