@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -81,3 +81,13 @@ def fitting(rows: Iterable[Row], *conditions: Condition) -> list[Row]:
 
 def _holds(condition: Condition, value: object) -> bool:
     return value is not None and condition.holds(value)
+
+
+def rows_and_bytes(make: Callable[[Env], LogTable], *conditions: Condition) -> tuple[list[Row], int]:
+    """The rows of a table that `make` opens, and the bytes that opening, planning and reading it
+    took from a remote file system. On a local disk files are mapped, and nothing counts which of
+    their bytes are used."""
+    env = Env()
+    rows = rows_of(make(env), *conditions, env=env)
+    assert env.counters.mapped_bytes == 0
+    return rows, env.counters.read_bytes
