@@ -16,23 +16,40 @@ import pytest
 import logdex
 from logdex.spark.java import find_java
 from tests.cli.helpers import run
-from tests.directories import digests
+from tests.directories import contents, digests
+from tests.unit.kafka.dispatch import growing as kafka
+from tests.unit.rocketmq.dispatch import growing as rocketmq
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+
+TIMES = ("store_timestamp_ms",)
 
 CODE = """
 import json
 import sys
+import threading
+import time
 from pathlib import Path
+from random import Random
 
 import logdex.spark
 from logdex.convert.export import export
+from logdex.convert.index_pipeline import IndexPipeline, Lake
+from logdex.convert.load import load
+from logdex.convert.sources.rocketmq import StoreSource
 from logdex.convert.stats import stats
+from logdex.convert.translate import convert
 from logdex.errors import EnvironmentProblem, StoreError
+from logdex.formats import detect, format_of
+from logdex.rocketmq.dispatch.job import Dispatcher
+from logdex.spark.dispatch.query import dispatch_stream
 from logdex.rocketmq import MessageStore
 from logdex.spark.tasks import runner_of
 from pyspark.sql import SparkSession
 from tests.unit.convert.export.test_job import store
+from tests.unit.kafka.dispatch import growing as kafka
+from tests.unit.kafka.verify.test_in_tasks import facts, harmed_logs
+from tests.unit.rocketmq.dispatch import growing as rocketmq
 
 store_path, logs_path, out = map(Path, sys.argv[1:])
 said = {}
@@ -52,6 +69,48 @@ for name, runner in (("local", None), ("connect", runner_of(spark))):
     export(source, str(out / f"{name}-lake"), runner, sync=False, task_bytes=1000)
 one, two = (stats(source, each).to_json() for each in (None, runner_of(spark)))
 said["stats"] = [name for name in one if one[name] != two[name] and name not in ("seconds", "tasks")]
+
+for name, runner in (("local", None), ("connect", runner_of(spark))):
+    convert(source, str(out / f"{name}-logs"), runner, sync=False)
+    load(str(out / f"{name}-lake"), str(out / f"{name}-store"), "rocketmq", runner, sync=False)
+
+logs = harmed_logs(out / "harmed", Random(4))
+local = format_of(detect(logs)).verify(detect(logs), {}, max_findings=100)
+found = logdex.spark.verify(spark, logs, max_findings=100)
+rows = spark.createDataFrame(found.to_arrow()).collect()
+said["verify"] = [
+    facts(found) == facts(local), len(rows) > 0, [row.asDict() for row in rows] == [f.to_json() for f in local.findings]
+]
+
+said["dispatch"] = []
+for turn in range(2):
+    rocketmq.grow(out / "growing", 60, turn)
+    kafka.grow(out / "growing-logs" / "a-0", 20, turn)
+    lake = Lake(StoreSource(str(out / "growing"), settings=rocketmq.SIZES), str(out / "growing-lake"), sync=False)
+    with Dispatcher(out / "growing", out / "dispatched", rocketmq.CONFIG) as job:
+        pipeline = IndexPipeline(job, lake, runner=runner_of(spark), engine="spark")
+        dispatch_stream(spark, pipeline, detect(out / "growing"), rocketmq.SIZES)
+    with kafka.dispatcher(out / "growing-logs", out / "dispatched-logs") as of_logs:
+        pipeline = IndexPipeline(of_logs, runner=runner_of(spark), engine="spark")
+        dispatch_stream(spark, pipeline, detect(out / "growing-logs"), {})
+    reports = job.report, of_logs.report
+    said["dispatch"].append([job.report.messages, job.report.lake_messages, *(each.tasks > 0 for each in reports)])
+
+rocketmq.grow(out / "growing", 20, 2)
+with Dispatcher(out / "growing", out / "dispatched", rocketmq.CONFIG) as job:
+    pipeline = IndexPipeline(job, runner=runner_of(spark), engine="spark")
+    given = spark, pipeline, detect(out / "growing"), rocketmq.SIZES
+    following = threading.Thread(target=dispatch_stream, args=given, kwargs={"follow": True, "every_s": 0.1})
+    following.start()
+    deadline = time.monotonic() + 100
+    while job.report.messages < 20 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    rocketmq.grow(out / "growing", 20, 3)
+    while job.report.messages < 40 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    job.stop()
+    following.join()
+said["followed"] = job.report.messages
 
 def corrupt(task, attempt, count):
     if task == 1:
@@ -133,6 +192,7 @@ def said(out: Path, golden_store: Callable[..., Path], golden_log: Callable[...,
     pytest.importorskip("grpc")
     arguments = (golden_store("tiny-broker"), golden_log("tiny-broker"), out)
     environ = {**os.environ, "JAVA_HOME": find_java().home, "PYSPARK_PYTHON": sys.executable}
+    environ |= {"SPARK_TESTING": "1"}  # the server takes any free port, so that several tests can run at once
     command = [sys.executable, "-c", CODE + STREAMS, *map(str, arguments)]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -155,6 +215,26 @@ def test_a_rebuild_is_byte_identical(
 def test_other_jobs(said: dict[str, Any], out: Path) -> None:
     assert digests(out / "connect-lake") == digests(out / "local-lake") != {}
     assert said["stats"] == []
+    assert contents(out / "connect-logs") == contents(out / "local-logs") != {}
+    assert messages_of(out / "connect-store") == messages_of(out / "local-store") != []
+
+
+def messages_of(store: Path) -> list[dict[str, Any]]:
+    """Its messages without the times at which they were stored, which are those of the import."""
+    with logdex.open(store) as snapshot:
+        rows = snapshot.scan().to_arrow().read_all().to_pylist()
+    return [{name: value for name, value in row.items() if name not in TIMES} for row in rows]
+
+
+def test_verify(said: dict[str, Any]) -> None:
+    assert said["verify"] == [True, True, True]
+
+
+def test_dispatch(said: dict[str, Any], out: Path, tmp_path: Path) -> None:
+    assert said["dispatch"] == [[60, 60, True, True]] * 2
+    assert said["followed"] == 40
+    rocketmq.require_rebuilt(out / "growing", out / "dispatched", tmp_path / "rebuilt")
+    kafka.require_rebuilt(out / "growing-logs", out / "dispatched-logs", tmp_path / "rebuilt-logs")
 
 
 def test_errors_of_tasks(said: dict[str, Any]) -> None:

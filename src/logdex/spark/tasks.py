@@ -29,15 +29,22 @@ POLL_S = 0.1
 
 def runner_of(spark: SparkSession, progress: Progress | None = None) -> TaskRunner | ConnectRunner:
     """Returns a runner for a session, classic or Connect."""
+    if not is_connect(spark):
+        return TaskRunner(spark, progress)
+    from logdex.spark.connect_tasks import ConnectRunner
+
+    return ConnectRunner(spark, progress)
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether a session is one of Spark Connect, which has no context."""
     from pyspark.errors import PySparkException
 
     try:
-        spark.sparkContext  # noqa: B018  # a session of Spark Connect has none
+        spark.sparkContext  # noqa: B018
     except PySparkException:
-        from logdex.spark.connect_tasks import ConnectRunner
-
-        return ConnectRunner(spark, progress)
-    return TaskRunner(spark, progress)
+        return True
+    return False
 
 
 class TaskRunner:

@@ -15,6 +15,7 @@ from logdex.formats.format import FoundPath, Settings
 from logdex.spark.dispatch.log_ends import LOG_FORMAT, SOURCE, LogEndsSource
 from logdex.spark.failures import spark_failures
 from logdex.spark.sources.options import format_settings
+from logdex.spark.tasks import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,9 +59,17 @@ def dispatch_stream(
     job is stopped. `settings` are those with which the log is opened.
 
     The query begins anew each time, at the beginning of the logs: how far the files have come is in
-    the job's own journal. Its checkpoint is in the job's stage directory. Raises what a step
-    raises, and `EnvironmentProblem` if Spark fails.
+    the job's own journal. Its checkpoint is in the job's stage directory.
+
+    Spark Connect makes the batches of a query in a process of its server, which cannot have the
+    job's locks and files. There the steps are made without a query, at the same times, and their
+    tasks run on Spark all the same.
+
+    Raises what a step raises, and `EnvironmentProblem` if Spark fails.
     """
+    if is_connect(spark):
+        pipeline.run(follow=follow, every_s=every_s)
+        return
     spark.dataSource.register(LogEndsSource)
     stream = spark.readStream.format(SOURCE).options(**_options(found, settings)).load(pipeline.job.report.path)
     trigger: dict[str, Any] = {"processingTime": f"{int(every_s * 1000)} milliseconds"}
