@@ -1,19 +1,27 @@
 """The options startingOffsets and endingOffsets of `rocketmq_store`: queue offsets, by topic and
-queue."""
+queue. startingOffsetsByTimestamp and endingOffsetsByTimestamp have store times in their place."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from logdex.errors import UsageError
 from logdex.primitives.text import to_bytes
 from logdex.rocketmq.read.read_filter import QueueRange
 from logdex.spark.sources.options import Options
 
+BEGIN_TIMES, END_TIMES = "startingOffsetsByTimestamp", "endingOffsetsByTimestamp"
 EARLIEST, LATEST = -2, -1
 _EXAMPLE = '{"orders": {"0": 23, "1": -2}}'
+_EXAMPLE_OF_TIMES = '{"orders": {"0": 1700000000000}}'
 
-_Offsets = list[tuple[bytes, int, int]]
-"""(topic, queue id, queue offset)."""
+_ByQueue = tuple[tuple[bytes, int, int], ...]
+"""(topic, queue id, queue offset); or a time in milliseconds in place of the offset."""
 
 
 def queue_ranges(options: Options) -> tuple[QueueRange, ...]:
@@ -26,22 +34,72 @@ def queue_ranges(options: Options) -> tuple[QueueRange, ...]:
     return (*begins, *ends)
 
 
-def _parse(options: Options, name: str, no_bound: int, impossible: int) -> _Offsets:
+@dataclass(frozen=True, slots=True)
+class QueueTimes:
+    """The store times to read, from `begins` on and before `ends`, of the queues that are named;
+    everything of all others. A task compares each message; nothing is pruned by them."""
+
+    begins: _ByQueue = ()
+    ends: _ByQueue = ()
+
+    @staticmethod
+    def of(options: Options) -> QueueTimes:
+        """Reads the options. Raises `UsageError` for values that are not valid."""
+        return QueueTimes(_times(options, BEGIN_TIMES), _times(options, END_TIMES))
+
+    def __bool__(self) -> bool:
+        return bool(self.begins or self.ends)
+
+    @property
+    def needed_columns(self) -> tuple[str, ...]:
+        """Returns the columns that `apply` needs."""
+        return ("topic", "queue_id", "store_timestamp_ms") if self else ()
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Returns the rows of a batch that are in the times."""
+        if not self:
+            return batch
+        keep = np.ones(len(batch), np.bool_)
+        topics, queues = batch.column("topic").cast(pa.binary()), batch.column("queue_id").to_numpy()
+        times_ms = batch.column("store_timestamp_ms").to_numpy()
+        for limits, is_begin in ((self.begins, True), (self.ends, False)):
+            for topic, queue_id, limit in limits:
+                of_queue = pc.equal(topics, topic).to_numpy(zero_copy_only=False) & (queues == queue_id)
+                keep &= ~of_queue | ((times_ms >= limit) if is_begin else (times_ms < limit))
+        return batch if keep.all() else batch.filter(pa.array(keep))
+
+
+def _parse(options: Options, name: str, no_bound: int, impossible: int) -> _ByQueue:
     """Returns the offsets of one option. `no_bound` and `impossible` are -2 and -1 or the reverse:
     a read cannot begin at the latest offset or end at the earliest."""
     words = {"earliest": EARLIEST, "latest": LATEST}
     text = options.text(name)
     if text is None or words.get(text.strip().lower()) == no_bound:
-        return []
+        return ()
     wrong = options.wrong(name, f"say {'earliest' if no_bound == EARLIEST else 'latest'}, or JSON such as {_EXAMPLE}")
+    found = _by_queue(text, EARLIEST, wrong)
+    if any(offset == impossible for _, _, offset in found):
+        raise wrong
+    return tuple(each for each in found if each[2] != no_bound)
+
+
+def _times(options: Options, name: str) -> _ByQueue:
+    """Returns the times of one option, in milliseconds."""
+    text = options.text(name)
+    return () if text is None else _by_queue(text, 0, options.wrong(name, f"say JSON such as {_EXAMPLE_OF_TIMES}"))
+
+
+def _by_queue(text: str, least: int, wrong: UsageError) -> _ByQueue:
+    """Returns the numbers of a JSON text by topic and queue. Raises `wrong` for other texts, and
+    for a number below `least`."""
     try:
         given = json.loads(text)
         found = [
-            (to_bytes(topic), int(queue), offset) for topic, queues in given.items() for queue, offset in queues.items()
+            (to_bytes(topic), int(queue), each) for topic, queues in given.items() for queue, each in queues.items()
         ]
     except (ValueError, AttributeError, TypeError):
         raise wrong from None
-    for _, _, offset in found:
-        if not isinstance(offset, int) or isinstance(offset, bool) or offset < EARLIEST or offset == impossible:
+    for _, _, number in found:
+        if not isinstance(number, int) or isinstance(number, bool) or number < least:
             raise wrong
-    return [each for each in found if each[2] != no_bound]
+    return tuple(found)

@@ -14,6 +14,7 @@ from logdex.rocketmq.read.split import ReadSplit
 from logdex.rocketmq.snapshot.frozen_store import FrozenStore
 from logdex.spark.sources.damage import with_hint
 from logdex.spark.sources.loss import LOSS_HINT
+from logdex.spark.sources.rocketmq.offsets import QueueTimes
 from logdex.spark.sources.table import OnDamage
 
 
@@ -23,6 +24,7 @@ class StorePart:
 
     split: ReadSplit
     store: FrozenStore
+    times: QueueTimes
     raw_bodies: bool
     fail_on_data_loss: bool
 
@@ -44,7 +46,7 @@ class StorePart:
         read = split.to_batches(env=env, on_damage=on_damage, on_trimmed=on_trimmed)
         while True:
             try:
-                batch = next(read)
+                batch = self.times.apply(next(read))
             except StopIteration as stopped:
                 end = stopped.value
                 break

@@ -19,6 +19,7 @@ from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.spark.sources.damage import FAILFAST, with_hint
 from logdex.spark.sources.loss import require_no_loss
 from logdex.spark.sources.options import Options
+from logdex.spark.sources.rocketmq.offsets import BEGIN_TIMES, END_TIMES
 from logdex.spark.sources.rocketmq.table import OPTIONS, SOURCE, StoreTable
 from logdex.spark.sources.stream_table import Ends, Limits, Offsets, Place, each_limited, nested
 from logdex.spark.sources.table import ReadOptions, TablePlan
@@ -36,12 +37,13 @@ class StoreStream:
 
     def __init__(self, given: Mapping[str, str]) -> None:
         options = Options(SOURCE, given, OPTIONS)
-        options.refuse_in_streams("endingOffsets", "endingTimestamp")
+        options.refuse_in_streams("endingOffsets", "endingTimestamp", END_TIMES)
         self.read = ReadOptions.of(options)
         self.limits = Limits.of(options)
         self._given = dict(given)
         word = (options.text("startingOffsets") or "").strip().lower()
-        self._from_latest = word in ("", "latest") and options.text("startingTimestamp") is None
+        begin_times = (options.text(name) for name in ("startingTimestamp", BEGIN_TIMES))
+        self._from_latest = word in ("", "latest") and all(each is None for each in begin_times)
         if word == "latest":  # a batch read cannot begin there
             self._given = {name: value for name, value in given.items() if name.lower() != "startingoffsets"}
         self._stopped_by: dict[Place, CorruptError] = {}

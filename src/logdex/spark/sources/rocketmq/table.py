@@ -23,7 +23,7 @@ from logdex.spark.sources.damage import FAILFAST, with_hint
 from logdex.spark.sources.loss import require_no_loss
 from logdex.spark.sources.options import COMMON_OPTIONS, Options, format_settings
 from logdex.spark.sources.paths import find_paths, open_snapshot
-from logdex.spark.sources.rocketmq.offsets import queue_ranges
+from logdex.spark.sources.rocketmq.offsets import BEGIN_TIMES, END_TIMES, QueueTimes, queue_ranges
 from logdex.spark.sources.rocketmq.part import StorePart
 from logdex.spark.sources.table import ReadOptions, TablePlan, partition_bytes
 
@@ -32,7 +32,7 @@ FORMAT = FORMATS["rocketmq"]
 OPTIONS = (
     *COMMON_OPTIONS,
     *("topic", "key", "tag", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"),
-    *("timeSlackMs", "rawBody", "brokerName"),
+    *(BEGIN_TIMES, END_TIMES, "timeSlackMs", "rawBody", "brokerName"),
     *format_settings(FORMAT),
 )
 
@@ -56,6 +56,7 @@ class StoreOptions:
     key: str | None
     tag: str | None
     ranges: tuple[QueueRange, ...]
+    times: QueueTimes
     begin_ms: int | None
     end_ms: int | None
     slack_ms: int | None
@@ -73,6 +74,7 @@ class StoreOptions:
             key=key,
             tag=options.text("tag"),
             ranges=queue_ranges(options),
+            times=QueueTimes.of(options),
             begin_ms=options.integer("startingTimestamp"),
             end_ms=None if end_ms is None else end_ms - 1,
             slack_ms=options.integer("timeSlackMs"),
@@ -158,7 +160,7 @@ class StoreTable:
 
     def plan(self, reads: tuple[str, ...], wanted: Conditions, env: Env = DEFAULT_ENV) -> TablePlan:
         """Plans a read."""
-        columns = tuple(dict.fromkeys(reads or ("physical_offset",)))
+        columns = tuple(dict.fromkeys((*(reads or ("physical_offset",)), *self.options.times.needed_columns)))
         total = sum(store.end - store.begin for store in self.stores)
         plan = TablePlan(notes=[_RANGES_NOTE] if self.options.ranges else [])
         for store in self.stores:
@@ -198,7 +200,7 @@ class StoreTable:
                 )
                 used += len({split.file.path for split in part.splits})
                 plan.parts += [
-                    StorePart(split, store, self.options.raw_bodies, self.read.fail_on_data_loss)
+                    StorePart(split, store, self.options.times, self.options.raw_bodies, self.read.fail_on_data_loss)
                     for split in part.splits
                 ]
         files = [file for file in snapshot.commit_log.files if file.size_bytes and file.start_offset < store.end]

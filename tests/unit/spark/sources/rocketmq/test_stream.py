@@ -27,7 +27,8 @@ def test_offsets(store: Path) -> None:
     assert ends["broker-a"]["commitlog"] > 2 * FILE_SIZE
     for given in ({"startingOffsets": "latest"}, {}):
         assert StoreStream({"path": str(store), **GEOMETRY, **given}).initial() == ends
-    assert stream(store, startingTimestamp="5").initial() == begins
+    for given in ({"startingTimestamp": "5"}, {"startingOffsetsByTimestamp": '{"TopicA": {"0": 5}}'}):
+        assert StoreStream({"path": str(store), **GEOMETRY, **given}).initial() == begins
     assert stream(store, startingOffsets='{"TopicA": {"0": 30}}').initial() == begins
 
 
@@ -63,6 +64,7 @@ def test_options_of_the_batch_source(store: Path) -> None:
     ("options", "said"),
     [
         ({"endingOffsets": "latest"}, "endingOffsets is for batch reads"),
+        ({"endingOffsetsByTimestamp": "{}"}, "endingOffsetsByTimestamp is for batch reads"),
         ({"endingTimestamp": "1"}, "endingTimestamp is for batch reads"),
         ({"maxOffsetsPerTrigger": "0"}, "whole number of 1 or more"),
         ({"maxBytesPerTrigger": "much"}, "a number of bytes"),

@@ -63,6 +63,23 @@ def test_columns_and_parts(store: Path) -> None:
         ({"startingTimestamp": str(START_MS + 1500), "endingTimestamp": str(START_MS + 6000)}, [1, 2, 3]),
         ({"startingOffsets": '{"TopicA": {"0": 30}}', "endingOffsets": '{"TopicA": {"0": 33}}'}, [30, 31, 32]),
         ({"startingOffsets": "earliest", "endingOffsets": "latest", "timeSlackMs": "0"}, range(40)),
+        (
+            {
+                "startingOffsetsByTimestamp": f'{{"TopicA": {{"0": {START_MS + 45_000}}}}}',
+                "endingOffsetsByTimestamp": f'{{"TopicA": {{"0": {START_MS + 49_500}}}}}',
+            },
+            [30, 31, 32],
+        ),
+        ({"startingOffsetsByTimestamp": f'{{"TopicA": {{"0": {START_MS + 45_001}}}}}'}, range(31, 40)),
+        ({"startingOffsetsByTimestamp": f'{{"TopicA": {{"1": {START_MS + 45_000}}}}}'}, range(40)),
+        (
+            {
+                "startingOffsetsByTimestamp": f'{{"TopicA": {{"0": {START_MS + 45_000}}}}}',
+                "startingOffsets": '{"TopicA": {"0": 33}}',
+                "endingTimestamp": f"{START_MS + 54_000}",
+            },
+            [33, 34, 35],
+        ),
     ],
 )
 def test_options(store: Path, options: dict[str, str], expected: Any) -> None:
@@ -77,6 +94,8 @@ def test_options(store: Path, options: dict[str, str], expected: Any) -> None:
         ({"endingOffsets": "earliest"}, "say latest, or JSON"),
         ({"startingOffsets": '{"TopicA": 3}'}, "say earliest, or JSON"),
         ({"startingOffsets": '{"TopicA": {"0": -1}}'}, "say earliest, or JSON"),
+        ({"startingOffsetsByTimestamp": "5"}, "say JSON such as"),
+        ({"endingOffsetsByTimestamp": '{"TopicA": {"0": -1}}'}, "say JSON such as"),
         ({"subscribe": "TopicA"}, "no option 'subscribe'"),
         ({"startingOfset": "1"}, "did you mean startingOffsets"),
         ({"brokerName": "a,b"}, "give one name for each of the 1 stores"),
