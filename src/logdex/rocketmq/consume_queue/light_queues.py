@@ -57,9 +57,9 @@ def named_queues(topic: bytes, properties: dict[bytes, bytes]) -> list[tuple[byt
     is no number, and for retries, delayed messages and the broker's own topics.
     """
     names, offsets = properties.get(props.MULTI_DISPATCH), properties.get(props.MULTI_QUEUE_OFFSET)
-    if not names or not offsets or topic.startswith(_NOT_DISPATCHED) or topic == _SCHEDULE_TOPIC:
+    if not names or not names.strip() or not offsets or not admits_further_queues(topic):
         return []
-    parts, numbers = _split(names), _split(offsets)
+    parts, numbers = split_names(names), split_names(offsets)
     if len(parts) != len(numbers) or not all(_LONG.fullmatch(number) for number in numbers):
         return []
     found = [(part, int(number)) for part, number in zip(parts, numbers, strict=True) if b"/" not in part]
@@ -80,7 +80,13 @@ def light_queue_id(name: bytes, queue_id: int) -> int:
     return 0 if name.startswith(LIGHT_QUEUE_PREFIX) else queue_id
 
 
-def _split(value: bytes) -> list[bytes]:
+def admits_further_queues(topic: bytes) -> bool:
+    """Whether messages of a topic are dispatched to further queues: not retries, delayed messages
+    and those of the broker's own topics."""
+    return not topic.startswith(_NOT_DISPATCHED) and topic != _SCHEDULE_TOPIC
+
+
+def split_names(value: bytes) -> list[bytes]:
     """Splits at commas as Java does: empty parts at the end do not count."""
     parts = value.split(b",")
     while parts and not parts[-1]:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from logdex.errors import UsageError
-from logdex.layout.rocketmq import SYS_FLAG_TRANSACTION_MASK
+from logdex.layout.rocketmq import BLANK, SYS_FLAG_TRANSACTION_MASK
 from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.options import never
-from logdex.rocketmq.message_store.put.encode import Encoded, Encoder
+from logdex.rocketmq.message_store.put.encode import PROPERTIES_SIZE_BYTES_MAX, Encoded, Encoder
 from logdex.rocketmq.message_store.put.message import Message, PutMessageResult, PutMessageStatus, Text, require_message
 
 _BATCH_ITEM_SIZE_BYTES = 22
@@ -45,9 +45,7 @@ def put_encoded(core: StoreCore, encoded: Encoded, waits: bool) -> PutMessageRes
     with core.lock:
         if core.closing or core.group_commit.failed is not None:
             return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
-        if not core.make_room(encoded.size_bytes):
-            return PutMessageResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
-        result = _append(core, encoded, core.writer(waits))
+        result = append_encoded(core, encoded, core.writer(waits))
         ticket = core.group_commit.next_ticket()
     return acknowledged(core, result, ticket, waits)
 
@@ -72,19 +70,48 @@ def queue_of(core: StoreCore, topic: bytes, queue_id: int | None, now_ms: int) -
     return core.topics.choose_queue(topic) if queue_id is None else queue_id
 
 
-def _append(core: StoreCore, encoded: Encoded, write: Callable[[bytes], None]) -> PutMessageResult:
-    """Writes one message for which there is room. Call it with the lock held."""
+def append_encoded(core: StoreCore, encoded: Encoded, write: Callable[[bytes], None]) -> PutMessageResult:
+    """Writes one message at the end of the log. Call it with the lock held."""
+    light: dict[tuple[bytes, int], int] = {}
+    if encoded.light is not None:
+        numbered = _with_places(core, encoded, light)
+        if isinstance(numbered, PutMessageStatus):
+            return PutMessageResult(numbered)
+        encoded = numbered
+    if not core.make_room(encoded.size_bytes):
+        return PutMessageResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
     now_ms, at = core.clock_ms(), core.log.next_offset
     key = (encoded.topic, encoded.queue_id)
     is_queued = encoded.is_queued
     queue_offset = core.queue_offsets.get(key, 0) if is_queued else 0
     write(encoded.place(queue_offset, at, now_ms))
+    if light:
+        core.queue_offsets.update(light)
     if is_queued:
         core.queue_offsets[key] = queue_offset + 1
     core.last_timestamp_ms = now_ms
     core.stats.puts += 1
     place = (at, queue_offset, encoded.size_bytes, now_ms, *key, encoded.store_host, 1, ())
     return tuple.__new__(PutMessageResult, (PutMessageStatus.PUT_OK, *place))
+
+
+def _with_places(
+    core: StoreCore, encoded: Encoded, following: dict[tuple[bytes, int], int]
+) -> Encoded | PutMessageStatus:
+    """The message with its places in light queues, or why it is refused with them. `following` has
+    the next offsets of queues that differ from the store's, and gets those behind the message. Call
+    it with the lock held."""
+    if encoded.light is None:
+        return encoded
+    queues = encoded.light.queues
+    offsets = [following.get(queue, core.queue_offsets.get(queue, 0)) for queue in queues]
+    if len(encoded.light.properties(offsets)) > PROPERTIES_SIZE_BYTES_MAX:
+        return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+    numbered = encoded.with_places(offsets)
+    if numbered.size_bytes > core.config.mapped_file_size_commit_log - BLANK.size_bytes:
+        return PutMessageStatus.MESSAGE_ILLEGAL
+    following.update((queue, offset + 1) for queue, offset in zip(queues, offsets, strict=True))
+    return numbered
 
 
 def acknowledged(core: StoreCore, result: PutMessageResult, ticket: int, waits: bool) -> PutMessageResult:
@@ -130,16 +157,11 @@ def put_messages(core: StoreCore, encoder: Encoder, messages: Sequence[Message])
         if isinstance(encoded, PutMessageStatus):
             return PutMessageResult(encoded)
         batch.append(encoded)
-    total = sum(encoded.size_bytes for encoded in batch)
-    if not encoder.admits_batch(total, sum(_size_in_batch(encoded) for encoded in batch)):
-        return PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL)
+    waits = all(each.wait_store_msg_ok for each in messages)
     with core.lock:
         if not core.takes_puts:
             return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
-        if not core.make_room(total):
-            return PutMessageResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
-        waits = all(each.wait_store_msg_ok for each in messages)
-        result = _append_batch(core, batch, total, core.writer(waits))
+        result = _append_batch(core, encoder, batch, core.writer(waits))
         ticket = core.group_commit.next_ticket()
     return acknowledged(core, result, ticket, waits)
 
@@ -151,9 +173,20 @@ def _size_in_batch(encoded: Encoded) -> int:
 
 
 def _append_batch(
-    core: StoreCore, batch: list[Encoded], total: int, write: Callable[[bytes], None]
+    core: StoreCore, encoder: Encoder, batch: list[Encoded], write: Callable[[bytes], None]
 ) -> PutMessageResult:
-    """Writes a batch for which there is room. Call it with the lock held."""
+    """Writes a batch at the end of the log. Call it with the lock held."""
+    light: dict[tuple[bytes, int], int] = {}
+    for place, encoded in enumerate(batch):
+        numbered = _with_places(core, encoded, light)
+        if isinstance(numbered, PutMessageStatus):
+            return PutMessageResult(numbered)
+        batch[place] = numbered
+    total = sum(encoded.size_bytes for encoded in batch)
+    if not encoder.admits_batch(total, sum(_size_in_batch(encoded) for encoded in batch)):
+        return PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL)
+    if not core.make_room(total):
+        return PutMessageResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
     now_ms, begin = core.clock_ms(), core.log.next_offset
     first = batch[0]
     key = (first.topic, first.queue_id)
@@ -164,7 +197,7 @@ def _append_batch(
         offsets.append(at)
         at += encoded.size_bytes
     write(b"".join(parts))
-    core.queue_offsets[key] = queue_offset + len(batch)
+    core.queue_offsets.update({**light, key: queue_offset + len(batch)})
     core.last_timestamp_ms = now_ms
     core.stats.puts += 1
     core.stats.more_messages += len(batch) - 1

@@ -17,7 +17,8 @@ from logdex.rocketmq.message import properties as props
 from logdex.rocketmq.message.stored_message import head_struct
 from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.put.append import acknowledged
-from logdex.rocketmq.message_store.put.encode import PROPERTIES_SIZE_BYTES_MAX, Encoder
+from logdex.rocketmq.message_store.put.encode import PROPERTIES_SIZE_BYTES_MAX, Encoded, Encoder
+from logdex.rocketmq.message_store.put.light_rows import RowPuts, encoded_rows, has_light_queues
 from logdex.rocketmq.message_store.put.message import PutMessageResult, PutMessageStatus
 
 _COLUMNS = (
@@ -78,7 +79,8 @@ def put_columns(core: StoreCore, encoder: Encoder, table: pa.Table | pa.RecordBa
     with core.lock:
         if core.closing or core.group_commit.failed is not None:
             return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
-        result = _Writing(core, encoder, prepared).run()
+        writing = _Writing(core, encoder, prepared) if isinstance(prepared, Prepared) else RowPuts(core, prepared)
+        result = writing.run()
         if result.msg_num:
             core.stats.puts += 1
             core.stats.more_messages += result.msg_num - 1
@@ -87,25 +89,23 @@ def put_columns(core: StoreCore, encoder: Encoder, table: pa.Table | pa.RecordBa
 
 
 # -- checking ------------------------------------------------------------------------------------
-def _prepare(core: StoreCore, encoder: Encoder, table: pa.Table | pa.RecordBatch) -> Prepared | PutMessageStatus:
-    """Checks all rows as single puts are checked, before anything is written."""
+def _prepare(
+    core: StoreCore, encoder: Encoder, table: pa.Table | pa.RecordBatch
+) -> Prepared | list[Encoded] | PutMessageStatus:
+    """Checks all rows as single puts are checked, before anything is written. Returns messages if
+    some are for light queues."""
     names = table.schema.names
     unknown = [name for name in names if name not in _COLUMNS]
     if unknown or "topic" not in names:
         raise UsageError(f"unknown columns: {', '.join(unknown)}" if unknown else "a column topic is missing")
     now_ms, count = core.clock_ms(), table.num_rows
-    topic_column = _column(table, "topic").dictionary_encode()
-    topics: list[bytes] = []
-    for text in topic_column.dictionary.to_pylist():
-        topic = None if text is None else encoder.topic_of(text)
-        if topic is None:
-            return PutMessageStatus.MESSAGE_ILLEGAL
-        core.topics.require(topic, None, now_ms)
-        topics.append(topic)
-    if topic_column.null_count:
+    found = _topics(core, encoder, table, now_ms)
+    if found is None:
         return PutMessageStatus.MESSAGE_ILLEGAL
-    topic_of = topic_column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    topics, topic_of = found
     queue_of = _queues(core, table, topics, topic_of)
+    if "properties" in names and has_light_queues(_column(table, "properties")):
+        return encoded_rows(encoder, table, [topics[number] for number in topic_of], queue_of.tolist(), now_ms)
     queues, queue = _numbered(topic_of, queue_of)
     body = Bytes(_NOTHING, np.zeros(count + 1, np.int64))
     if "body" in names:
@@ -127,6 +127,22 @@ def _prepare(core: StoreCore, encoder: Encoder, table: pa.Table | pa.RecordBatch
         return PutMessageStatus.MESSAGE_ILLEGAL
     born = np.ascontiguousarray(born, np.int64)
     return Prepared(body, properties, born, queue, queues, topics, sizes)
+
+
+def _topics(
+    core: StoreCore, encoder: Encoder, table: pa.Table | pa.RecordBatch, now_ms: int
+) -> tuple[list[bytes], Int64s] | None:
+    """The topics, which are created if they are new, and of each row the number of its topic. None
+    if a row has none, or one that is too long."""
+    column = _column(table, "topic").dictionary_encode()
+    topics: list[bytes] = []
+    for text in column.dictionary.to_pylist():
+        topic = None if text is None else encoder.topic_of(text)
+        if topic is None:
+            return None
+        core.topics.require(topic, None, now_ms)
+        topics.append(topic)
+    return None if column.null_count else (topics, column.indices.to_numpy(zero_copy_only=False).astype(np.int64))
 
 
 def _numbered(topic_of: Int64s, queue_of: Int64s) -> tuple[list[tuple[int, int]], Int32s]:

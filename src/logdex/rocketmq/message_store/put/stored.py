@@ -7,6 +7,8 @@ MessageDecoder.string2messageProperties.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from logdex.errors import UsageError
 from logdex.layout.rocketmq import MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
 from logdex.primitives.crc import body_crc
@@ -17,6 +19,7 @@ from logdex.rocketmq.message.stored_message import StoredMessage, encode_rest, h
 from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.put.append import put_encoded, put_refusal
 from logdex.rocketmq.message_store.put.encode import PROPERTIES_SIZE_BYTES_MAX, Encoded, Encoder, Pairs, with_host_flags
+from logdex.rocketmq.message_store.put.light_places import light_places, reserve_places
 from logdex.rocketmq.message_store.put.message import PutMessageResult, PutMessageStatus
 from logdex.rocketmq.settings.dialect import Dialect
 
@@ -34,11 +37,6 @@ def stored_form(pairs: Pairs, dialect: Dialect, map_capacity: int) -> bytes:
     return raw if dialect.separator_at_end else raw[:-1]
 
 
-def form_again(pairs: Pairs, dialect: Dialect) -> bytes:
-    """The stored form of properties that the broker has parsed from a stored message."""
-    return stored_form(pairs, dialect, dialect.property_map_capacity)
-
-
 def real_place(pairs: Pairs) -> tuple[bytes, int] | None:
     """The topic and queue that a message is for, from REAL_TOPIC and REAL_QID; None if it does not
     say."""
@@ -53,15 +51,18 @@ def put_stored(
     encoder: Encoder,
     message: StoredMessage,
     place: tuple[bytes, int],
-    raw: bytes,
+    pairs: Pairs,
     *,
     sys_flag: int,
     prepared_transaction_offset: int = 0,
+    map_capacity: int | None = None,
 ) -> PutMessageResult:
-    """Puts a stored message again, with another topic and queue, the properties `raw`, and another
-    sysFlag, in which the bits for hosts are set here. It does not wait for the disk.
+    """Puts a stored message again, with another topic and queue, the properties `pairs`, and
+    another sysFlag, in which the bits for hosts are set here. It does not wait for the disk.
 
-    Raises `StorageError` or `LogFailedError` if writing fails.
+    The broker's map of the properties has `map_capacity` buckets, by default as many as one that is
+    parsed from a stored message. A light queue that cannot exist is passed over. Raises
+    `StorageError` or `LogFailedError` if writing fails.
     """
     topic, queue_id = place
     try:
@@ -70,6 +71,13 @@ def put_stored(
         refused = PutMessageStatus.MESSAGE_ILLEGAL
     if isinstance(refused, PutMessageStatus):
         return PutMessageResult(refused)
+    queues: tuple[tuple[bytes, int], ...] = ()
+    if props.MULTI_DISPATCH in pairs:
+        pairs = {name: value for name, value in pairs.items() if name != props.MULTI_QUEUE_OFFSET}
+        with suppress(UsageError):
+            queues = reserve_places(pairs, topic, queue_id)
+    dialect = core.config.dialect
+    raw = stored_form(pairs, dialect, dialect.property_map_capacity if map_capacity is None else map_capacity)
     if len(raw) > PROPERTIES_SIZE_BYTES_MAX:
         return PutMessageResult(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
     magic = MESSAGE_MAGIC_V2 if encoder.is_long(topic) else MESSAGE_MAGIC_V1
@@ -96,6 +104,7 @@ def put_stored(
         body_length=len(message.body),
         rest=rest,
         head=head,
+        light=light_places(raw, queues),
     )
     core.topics.require_all([place], core.clock_ms())
     return put_encoded(core, encoded, False)

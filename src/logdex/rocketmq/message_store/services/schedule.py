@@ -22,7 +22,7 @@ from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.derived.queues import LiveQueues
 from logdex.rocketmq.message_store.put.encode import Encoder
 from logdex.rocketmq.message_store.put.message import PutMessageStatus
-from logdex.rocketmq.message_store.put.stored import form_again, properties_of, put_stored, real_place
+from logdex.rocketmq.message_store.put.stored import properties_of, put_stored, real_place
 from logdex.rocketmq.read.get_message import QueueView
 
 _FILE = "delayOffset.json"
@@ -138,8 +138,7 @@ class ScheduleMessageService:
         place = real_place(pairs)
         if place is None or place[0] == HALF_TOPIC_NAME:
             return None
-        raw = form_again(pairs, self._core.config.dialect)
-        return put_stored(self._core, self._encoder, message, place, raw, sys_flag=message.sys_flag).status
+        return put_stored(self._core, self._encoder, message, place, pairs, sys_flag=message.sys_flag).status
 
     def stop(self) -> None:
         """Ends deliveries, before the store is closed."""

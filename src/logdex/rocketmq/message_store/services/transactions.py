@@ -27,7 +27,7 @@ from logdex.rocketmq.message_store.derived.queues import LiveQueues
 from logdex.rocketmq.message_store.put.append import acknowledged, put_encoded, put_refusal, queue_of
 from logdex.rocketmq.message_store.put.encode import Encoder
 from logdex.rocketmq.message_store.put.message import Message, PutMessageResult, PutMessageStatus, Text, require_message
-from logdex.rocketmq.message_store.put.stored import form_again, properties_of, put_stored, real_place, stored_form
+from logdex.rocketmq.message_store.put.stored import properties_of, put_stored, real_place
 from logdex.rocketmq.read.get_message import QueueView, get_message
 
 _GROUP = b"CID_RMQ_SYS_TRANS"
@@ -121,9 +121,9 @@ class TransactionService:
         if self._core.config.dialect.commit_drops_place:
             del pairs[props.REAL_TOPIC], pairs[props.REAL_QUEUE_ID]
         sys_flag = half.sys_flag & ~SYS_FLAG_TRANSACTION_MASK | SYS_FLAG_COMMIT
-        raw, offset = form_again(pairs, self._core.config.dialect), half.physical_offset
+        offset = half.physical_offset
         return put_stored(
-            self._core, self._encoder, half, place, raw, sys_flag=sys_flag, prepared_transaction_offset=offset
+            self._core, self._encoder, half, place, pairs, sys_flag=sys_flag, prepared_transaction_offset=offset
         )
 
     def _end(self, half: StoredMessage) -> PutMessageResult:
@@ -140,8 +140,9 @@ class TransactionService:
             store_host=host,
             reconsume_times=0,
         )
-        raw = stored_form({props.TAGS: _REMOVE_TAG, b"WAIT": b"true"}, core.config.dialect, DEFAULT_CAPACITY)
-        put = put_stored(core, self._encoder, op, (OP_TOPIC_NAME, half.queue_id), raw, sys_flag=0)
+        pairs = {props.TAGS: _REMOVE_TAG, b"WAIT": b"true"}
+        place = OP_TOPIC_NAME, half.queue_id
+        put = put_stored(core, self._encoder, op, place, pairs, sys_flag=0, map_capacity=DEFAULT_CAPACITY)
         if put.is_stored:
             self._done[half.queue_offset] = put.physical_offset
         return put
