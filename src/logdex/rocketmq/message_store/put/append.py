@@ -27,7 +27,7 @@ def put_message(core: StoreCore, encoder: Encoder, message: Message) -> PutMessa
     Raises `UsageError` for a message that no store can hold, and `StorageError` or `LogFailedError`
     if writing fails.
     """
-    require_message(message)
+    message = require_message(message)
     found = put_refusal(core, encoder, message.topic, message.body)
     if isinstance(found, PutMessageStatus):
         return PutMessageResult(found)

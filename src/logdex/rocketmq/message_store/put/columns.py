@@ -20,6 +20,17 @@ from logdex.rocketmq.message_store.put.append import acknowledged
 from logdex.rocketmq.message_store.put.encode import PROPERTIES_SIZE_BYTES_MAX, Encoded, Encoder
 from logdex.rocketmq.message_store.put.light_rows import RowPuts, encoded_rows, has_light_queues
 from logdex.rocketmq.message_store.put.message import PutMessageResult, PutMessageStatus
+from logdex.rocketmq.message_store.put.table_columns import (
+    NOTHING,
+    Bytes,
+    Int64s,
+    bytes_of,
+    keys_of,
+    maps_of,
+    numbered_texts,
+    numbers_of,
+    texts_of,
+)
 
 _COLUMNS = (
     *("topic", "body", "queue_id", "sharding_key", "tags", "keys"),
@@ -28,20 +39,7 @@ _COLUMNS = (
 UNIQ_KEY_NAME = props.UNIQ_KEY.decode()
 _BUFFER_BYTES = 512 << 10
 """What is encoded and written at once: it stays in the core's cache between the two."""
-Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
-
-
-class Bytes(NamedTuple):
-    """A column of texts or bytes: value i is `data[offsets[i] : offsets[i + 1]]`."""
-
-    data: npt.NDArray[np.uint8]
-    offsets: Int64s
-
-    @property
-    def sizes(self) -> Int64s:
-        """The size of each value."""
-        return np.diff(self.offsets)
 
 
 Pieces = list[Bytes | bytes]
@@ -104,16 +102,16 @@ def _prepare(
         return PutMessageStatus.MESSAGE_ILLEGAL
     topics, topic_of = found
     queue_of = _queues(core, table, topics, topic_of)
-    if "properties" in names and has_light_queues(_column(table, "properties")):
+    if "properties" in names and has_light_queues(maps_of(table)):
         return encoded_rows(encoder, table, [topics[number] for number in topic_of], queue_of.tolist(), now_ms)
     queues, queue = _numbered(topic_of, queue_of)
-    body = Bytes(_NOTHING, np.zeros(count + 1, np.int64))
+    body = Bytes(NOTHING, np.zeros(count + 1, np.int64))
     if "body" in names:
-        body = _bytes_of(_column(table, "body"), count)
+        body = bytes_of(texts_of(table, "body"), count)
     properties = _properties(encoder, table, now_ms)
     born = np.full(count, now_ms, np.int64)
     if "born_timestamp_ms" in names:
-        born = _column(table, "born_timestamp_ms").fill_null(now_ms).cast(pa.int64()).to_numpy(zero_copy_only=False)
+        born = numbers_of(table, "born_timestamp_ms").fill_null(now_ms).to_numpy(zero_copy_only=False)
     properties_sizes = np.zeros(count, np.int64)
     for piece in properties:
         properties_sizes += len(piece) if isinstance(piece, bytes) else piece.sizes
@@ -134,7 +132,7 @@ def _topics(
 ) -> tuple[list[bytes], Int64s] | None:
     """The topics, which are created if they are new, and of each row the number of its topic. None
     if a row has none, or one that is too long."""
-    column = _column(table, "topic").dictionary_encode()
+    column = numbered_texts(table, "topic")
     topics: list[bytes] = []
     for text in column.dictionary.to_pylist():
         topic = None if text is None else encoder.topic_of(text)
@@ -156,45 +154,21 @@ def _numbered(topic_of: Int64s, queue_of: Int64s) -> tuple[list[tuple[int, int]]
     return [divmod(value, width) for value in known.tolist()], numbers[packed]
 
 
-_NOTHING = np.zeros(8, np.uint8)
-
-
-def _column(table: pa.Table | pa.RecordBatch, name: str) -> Any:
-    column = table.column(name)
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-
-
-def _as_binary(column: Any) -> Any:
-    """A column of texts or bytes, perhaps as a dictionary, as large_binary."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    return column.cast(pa.large_binary())
-
-
-def _bytes_of(column: Any, count: int) -> Bytes:
-    column = _as_binary(column).fill_null(b"")
-    _, offsets, data = column.buffers()
-    found = np.frombuffer(offsets, np.int64, count + 1, 8 * column.offset)
-    return Bytes(np.frombuffer(data, np.uint8) if data is not None and data.size else _NOTHING, found)
-
-
 def _queues(core: StoreCore, table: pa.Table | pa.RecordBatch, topics: list[bytes], topic_of: Int64s) -> Int64s:
     """The queue id of each row: as given, by the hash of the sharding key, or the topic's queues in
     turn."""
     nums = np.array([core.topics.queue_nums(topic) for topic in topics], np.int64)[topic_of]
     names = table.schema.names
     if "queue_id" in names:
-        column = _column(table, "queue_id")
+        column = numbers_of(table, "queue_id")
         if column.null_count:
             raise UsageError("queue_id has nulls", hint="leave the column out to have queues chosen")
-        found = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        found = column.to_numpy(zero_copy_only=False)
         for row in np.flatnonzero((found < 0) | (found >= nums))[:1]:
             core.topics.require(topics[topic_of[row]], int(found[row]), 0)
         return np.asarray(found, np.int64)
     if "sharding_key" in names:
-        keys = _bytes_of(_column(table, "sharding_key"), table.num_rows)
+        keys = bytes_of(texts_of(table, "sharding_key"), table.num_rows)
         start = int(keys.offsets[0])
         data = keys.data[start : int(keys.offsets[-1])]
         return hash_keys(KeyBatch(data, keys.offsets[1:] - start)).astype(np.int64) % nums
@@ -208,11 +182,11 @@ def _queues(core: StoreCore, table: pa.Table | pa.RecordBatch, topics: list[byte
 def _properties(encoder: Encoder, table: pa.Table | pa.RecordBatch, now_ms: int) -> Pieces:
     """The stored properties of each row, with a separator after the last one."""
     names, count = table.schema.names, table.num_rows
-    tags = _as_binary(_column(table, "tags")) if "tags" in names else None
-    keys = _keys(_column(table, "keys")) if "keys" in names else None
-    unique = _as_binary(_column(table, "unique_key")) if "unique_key" in names else None
+    tags = texts_of(table, "tags") if "tags" in names else None
+    keys = keys_of(table) if "keys" in names else None
+    unique = texts_of(table, "unique_key") if "unique_key" in names else None
     if "properties" in names:
-        own = _column(table, "properties").to_pylist()
+        own = maps_of(table).to_pylist()
         if unique is not None:
             given = unique.to_pylist()
             own = [
@@ -223,23 +197,14 @@ def _properties(encoder: Encoder, table: pa.Table | pa.RecordBatch, now_ms: int)
             encoder.stored_properties(None if tags is None else tags[i].as_py(), keys and keys[i].as_py(), each, now_ms)
             for i, each in enumerate(own)
         ]
-        return [_bytes_of(pa.array(rows, pa.large_binary()), count)]
+        return [bytes_of(pa.array(rows, pa.large_binary()), count)]
     for column in (keys, unique, tags):
         if column is not None:
-            _require_storable(_bytes_of(column, count))
+            _require_storable(bytes_of(column, count))
     if encoder.unique_keys is not None and (unique is None or unique.null_count):
         new = encoder.unique_keys.column(count, now_ms)
         unique = new if unique is None else pc.coalesce(unique, new)
     return _pieces(((props.KEYS, keys), (props.UNIQ_KEY, unique), (props.TAGS, tags)), count)
-
-
-def _keys(column: Any) -> Any:
-    """The KEYS of each row, null where it has none."""
-    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
-        column = pc.binary_join(column, " ")
-    column = _as_binary(column)
-    is_empty = pc.equal(pc.binary_length(column), 0)
-    return pc.if_else(is_empty, pa.scalar(None, pa.large_binary()), column) if pc.any(is_empty).as_py() else column
 
 
 def _pieces(columns: Iterable[tuple[bytes, Any]], count: int) -> Pieces:
@@ -252,10 +217,10 @@ def _pieces(columns: Iterable[tuple[bytes, Any]], count: int) -> Pieces:
             continue
         if column.null_count:
             pairs = pc.binary_join_element_wise(_binary(name + b"\x01"), column, _binary(b"\x02"), _binary(b""))
-            pieces += [before, _bytes_of(pairs, count)]
+            pieces += [before, bytes_of(pairs, count)]
             before = b""
         else:
-            pieces += [before + name + b"\x01", _bytes_of(column, count)]
+            pieces += [before + name + b"\x01", bytes_of(column, count)]
             before = b"\x02"
     return [piece for piece in (*pieces, before) if piece]
 

@@ -350,5 +350,5 @@ def as_host(host: Host | str) -> Host:
         return host
     try:
         return Host.parse(host)
-    except ValueError:
+    except (AttributeError, ValueError):
         raise UsageError(f"{host!r} is not a host", hint="write 127.0.0.1:10911 or [::1]:10911") from None

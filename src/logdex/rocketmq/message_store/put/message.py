@@ -6,9 +6,9 @@ Source: Message, MessageExtBrokerInner, PutMessageStatus, PutMessageResult, Appe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from logdex.errors import UsageError
 from logdex.primitives.host import Host
@@ -52,9 +52,13 @@ class Message:
     wait_store_msg_ok: bool = True
 
 
-def require_message(message: object) -> None:
-    """Raises `UsageError` for anything but a message, and for a message with values of other
-    types."""
+_MAY_BE_NONE = ("queue_id", "born_timestamp_ms")
+"""The numbers of a message for which None has a meaning. For the others it means 0."""
+
+
+def require_message(message: object) -> Message:
+    """Returns a message with all of its numbers. Raises `UsageError` for anything but a message,
+    and for a message with values of other types."""
     if not isinstance(message, Message):
         raise UsageError(
             f"only messages can be put, not {type(message).__name__}", hint="put_message(Message('orders', b'...'))"
@@ -79,6 +83,10 @@ def require_message(message: object) -> None:
         value = getattr(message, name)
         if value is not None and not isinstance(value, int):
             raise UsageError(f"a message's {name} is {value!r}", hint="give a whole number")
+    left_out: dict[str, Any] = {
+        name: 0 for name in _NUMBERS if name not in _MAY_BE_NONE and getattr(message, name) is None
+    }
+    return replace(message, **left_out) if left_out else message
 
 
 def messages_of(given: object) -> list[Message]:
@@ -89,10 +97,7 @@ def messages_of(given: object) -> list[Message]:
             f"put_messages takes several messages, not {type(given).__name__}",
             hint="put_messages([Message('orders', b'...')])",
         )
-    messages = list(given)
-    for message in messages:
-        require_message(message)
-    return messages
+    return [require_message(message) for message in given]
 
 
 def _require_properties(properties: object) -> None:

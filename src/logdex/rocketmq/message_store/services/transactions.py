@@ -62,7 +62,7 @@ class TransactionService:
     def put_half(self, message: Message, producer_group: Text) -> PutMessageResult:
         """See `MessageStore.put_half`."""
         core, encoder = self._core, self._encoder
-        require_message(message)
+        message = require_message(message)
         if message.delay_level > 0:
             raise UsageError("a half message has no delay level", hint="leave delay_level out")
         topic = put_refusal(core, encoder, message.topic, message.body)

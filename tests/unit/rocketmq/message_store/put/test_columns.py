@@ -64,6 +64,33 @@ def test_all_rows_or_none(table: dict[str, Any], status: PutMessageStatus, tmp_p
 
 
 @pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        ({"topic": [5]}, "topic is int64, and must have texts or bytes"),
+        ({"topic": [["a"]]}, "topic is list<item: string>, and must have texts or bytes"),
+        ({"body": [5]}, "body is int64, and must have texts or bytes"),
+        ({"tags": [5]}, "tags is int64, and must have texts or bytes"),
+        ({"tags": [["x"]]}, "tags is list<item: string>, and must have texts or bytes"),
+        ({"keys": [1.5]}, "keys is double, and must have texts or bytes"),
+        ({"keys": [[1]]}, "keys is list<item: int64>, and must have texts"),
+        ({"unique_key": [1]}, "unique_key is int64, and must have texts or bytes"),
+        ({"sharding_key": [1]}, "sharding_key is int64, and must have texts or bytes"),
+        ({"queue_id": ["x"]}, "queue_id is string, and must have whole numbers"),
+        ({"queue_id": [1.5]}, "queue_id is double, and must have whole numbers"),
+        ({"born_timestamp_ms": ["now"]}, "born_timestamp_ms is string, and must have whole numbers"),
+        ({"properties": ["x"]}, "properties is string .make it a map"),
+        ({"properties": [{"a": "b"}]}, "properties is struct<a: string> .make it a map"),
+        ({"properties": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64()))}, "1 is neither text nor bytes"),
+    ],
+)
+def test_a_column_of_another_type_is_named(column: dict[str, Any], told: str, tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        with pytest.raises(UsageError, match=told):
+            store.put_columns(pa.table({"topic": ["a"], **column}))
+        assert store.max_phy_offset == 0
+
+
+@pytest.mark.parametrize(
     "table",
     [
         {"body": [b"x"]},

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from logdex.errors import UsageError
-from logdex.rocketmq.message_store.put.message import Message
-from tests.unit.rocketmq.message_store.open_stores import open_store
+from logdex.rocketmq.message_store.put.message import Message, PutMessageStatus
+from tests.unit.rocketmq.message_store.open_stores import open_store, require_sound
 
 ANY_MESSAGE: Any = Message
 """`Message`, which a type checker takes with any values."""
@@ -37,6 +37,11 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         "property is 'a': 1, and both must be text",
     ),
     "a text as queue": (lambda: ANY_MESSAGE("orders", b"x", queue_id="0"), "queue_id is '0'"),
+    "a number as born host": (
+        lambda: ANY_MESSAGE("orders", b"x", born_host=5),
+        "5 is not a host .write 127.0.0.1:10911",
+    ),
+    "a number as store host": (lambda: ANY_MESSAGE("orders", b"x", store_host=5), "5 is not a host"),
     "a text as time": (lambda: ANY_MESSAGE("orders", b"x", born_timestamp_ms="now"), "born_timestamp_ms is 'now'"),
 }
 
@@ -53,6 +58,22 @@ def test_it_is_refused_with_what_to_write(case: str, tmp_path: Path) -> None:
             if not is_known:
                 store.put_message(Message("orders", b"x", queue_id=0))
                 store.dispatch()
+
+
+@pytest.mark.parametrize("name", ["delay_level", "flag", "sys_flag", "reconsume_times", "prepared_transaction_offset"])
+@pytest.mark.parametrize("properties", [None, {"trace": "1"}])
+def test_a_number_that_is_none_is_zero(name: str, properties: dict[str, str] | None, tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        for _ in range(2):  # the first message of a topic takes another way than those after it
+            for put in (store.put_message, store.put_half, lambda each: store.put_messages([each])):
+                message = ANY_MESSAGE("orders", b"x", queue_id=0, properties=properties, **{name: None})
+                result = put(message)
+                assert result.status is PutMessageStatus.PUT_OK
+                assert getattr(message, name) is None
+                stored = store.look_message_by_offset(result.physical_offset)
+                assert (stored.flag, stored.sys_flag, stored.reconsume_times) == (0, 0, 0)
+                assert stored.prepared_transaction_offset == 0
+    require_sound(tmp_path / "store")
 
 
 def test_put_messages_takes_several(tmp_path: Path) -> None:
