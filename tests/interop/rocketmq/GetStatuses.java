@@ -1,7 +1,10 @@
 package logdex;
 
+import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
+import java.util.Arrays;
 import java.util.Map;
+import org.apache.rocketmq.store.CommitLog;
 import org.apache.rocketmq.store.ConsumeQueueExt;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.GetMessageResult;
@@ -11,9 +14,10 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
 /**
  * What the real engine's getMessage answers.
  *
- * <pre>logdex.GetStatuses --dir D --asked "TOPIC QUEUE OFFSET COUNT TAG;..." + geometry</pre>
+ * <pre>logdex.GetStatuses --dir D --asked "TOPIC QUEUE OFFSET COUNT TAG;..." [--expire] + geometry</pre>
  *
- * Prints "STATUS NEXT MIN MAX MESSAGES" for each question; a TAG of * means all.
+ * With --expire CommitLog files are removed first, as the engine removes expired ones, and the queues do not know of
+ * it yet: the engine tells them in a later step. Prints "STATUS NEXT MIN MAX MESSAGES" for each question; a TAG of * means all.
  */
 public final class GetStatuses {
     private GetStatuses() {
@@ -30,6 +34,9 @@ public final class GetStatuses {
         while (store.dispatchBehindBytes() != 0) {
             Thread.sleep(10);
         }
+        if (args.has("expire")) {
+            expire(store.getCommitLog());
+        }
         for (String question : args.need("asked").split(";")) {
             String[] parts = question.split(" ");
             GetMessageResult found = store.getMessage("G", parts[0], Integer.parseInt(parts[1]),
@@ -41,6 +48,21 @@ public final class GetStatuses {
         System.out.flush();
         store.shutdown();
         Runtime.getRuntime().halt(0);
+    }
+
+    /** Calls CommitLog.deleteExpiredFile, whose last parameters differ from version to version. */
+    private static void expire(CommitLog log) throws Exception {
+        for (Method method : CommitLog.class.getMethods()) {
+            if (method.getName().equals("deleteExpiredFile")) {
+                Object[] values = {0L, 0, 0L, true, 1000};
+                int count = method.getParameterCount();
+                int removed = (Integer) method.invoke(log, Arrays.copyOf(values, count));
+                if (removed < 1) {
+                    throw new IllegalStateException("nothing was removed");
+                }
+                return;
+            }
+        }
     }
 
     private static MessageFilter filter(String tag) {

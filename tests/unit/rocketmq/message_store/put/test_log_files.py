@@ -1,12 +1,23 @@
-"""The files of a log that is written, as other threads see them."""
+"""The files of a log that is written, as other threads see them, and when the next one cannot be
+made."""
 
 from __future__ import annotations
 
+import errno
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
 
 from logdex.io.env import DEFAULT_ENV
 from logdex.rocketmq.message_store.put.log_files import LogFiles
+from logdex.rocketmq.message_store.put.message import Message, PutMessageResult, PutMessageStatus
+from logdex.testing import Fault, FaultEnv
+from tests.unit.rocketmq.message_store.open_stores import open_store, require_sound
 
 FILE = 64
 
@@ -30,3 +41,52 @@ def test_no_step_of_the_end_of_a_file_shows_a_wrong_end(tmp_path: Path) -> None:
         sys.settrace(former)
     files.close()
     assert set(seen) == {40, FILE}
+
+
+@pytest.mark.parametrize("flush", ["sync", "async"])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EMFILE, errno.EIO], ids=errno.errorcode.get)
+def test_a_file_that_cannot_be_made_refuses_the_put(code: int, flush: str, tmp_path: Path) -> None:
+    """In each way to put; nothing of it is written, and the store goes on when there is room."""
+    env = FaultEnv(str(tmp_path))
+    with open_store(tmp_path / "store", env=env, flush=flush) as store:
+        large = Message("orders", bytes(3000), queue_id=0)
+        row: dict[str, Any] = {"topic": ["orders"], "queue_id": [0], "body": [bytes(3000)]}
+        light = pa.array([[("INNER_MULTI_DISPATCH", "%LMQ%a")]], pa.map_(pa.string(), pa.string()))
+        ways: dict[str, Callable[[], PutMessageResult]] = {
+            "message": lambda: store.put_message(large),
+            "tagged": lambda: store.put_message(replace(large, properties={"color": "red"})),
+            "messages": lambda: store.put_messages([large]),
+            "half": lambda: store.put_half(large),
+            "columns": lambda: store.put_columns(pa.table(row)),
+            "light": lambda: store.put_columns(pa.table({**row, "properties": light})),
+        }
+        for put in ways.values():  # makes the topics
+            assert put().is_stored
+        for name, put in ways.items():
+            end = store.max_phy_offset
+            kinds = frozenset({"open_write"})
+            env.fault = Fault(0, errno=code, kinds=kinds, lasting=True)
+            for _ in range(2):
+                refused = put()
+                assert (refused.status, refused.is_stored) == (PutMessageStatus.CREATE_MAPPED_FILE_FAILED, False), name
+                assert refused.remark == "the next CommitLog file cannot be made"
+            assert store.max_phy_offset == end
+            env.fault = None
+            assert put().status is PutMessageStatus.PUT_OK
+    require_sound(tmp_path / "store")
+
+
+def test_rows_before_the_file_that_cannot_be_made_are_put(tmp_path: Path) -> None:
+    """The status says why the rest is not, and `msg_num` how many are."""
+    env = FaultEnv(str(tmp_path))
+    with open_store(tmp_path / "store", env=env) as store:
+        store.put_message(Message("orders", queue_id=0))
+        kinds = frozenset({"open_write"})
+        env.fault = Fault(0, errno=errno.ENOSPC, kinds=kinds, lasting=True)
+        put = store.put_columns(pa.table({"topic": ["orders"] * 9, "queue_id": [0] * 9, "body": [bytes(900)] * 9}))
+        env.fault = None
+        assert put.status is PutMessageStatus.CREATE_MAPPED_FILE_FAILED
+        assert 0 < put.msg_num < 9
+        store.dispatch()
+        assert store.get_message("orders", 0, 0, 99).max_offset == 1 + put.msg_num
+    require_sound(tmp_path / "store")
