@@ -60,12 +60,18 @@ class _Worker(threading.Thread):
 
 
 class Background:
-    """The threads of one store. `stop` ends them."""
+    """The threads of one store. `stop` ends them. By `clock_s` they decide what is due."""
 
-    def __init__(self, core: StoreCore, dispatch: Dispatch, schedule: ScheduleMessageService) -> None:
+    def __init__(
+        self,
+        core: StoreCore,
+        dispatch: Dispatch,
+        schedule: ScheduleMessageService,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         options = core.options
-        self._core, self._dispatch, self._schedule = core, dispatch, schedule
-        self._flushed_s = self._derived_s = self._saved_s = self._disk_s = time.monotonic()
+        self._core, self._dispatch, self._schedule, self._clock_s = core, dispatch, schedule, clock_s
+        self._flushed_s = self._derived_s = self._saved_s = self._disk_s = clock_s()
         self._stopping = False
         self._workers = [
             _Worker("dispatch", options.reput_interval_ms, self._reput, dispatch.wanted),
@@ -88,7 +94,7 @@ class Background:
 
     def _flush_log(self) -> None:
         """Flushes if enough pages are dirty, and now and then in any case."""
-        core, now_s = self._core, time.monotonic()
+        core, now_s = self._core, self._clock_s()
         is_due = now_s - self._flushed_s >= core.options.flush_commit_log_thorough_interval_ms / 1000
         if is_due or core.dirty_pages >= core.options.flush_commit_log_least_pages:
             if is_due:
@@ -99,7 +105,7 @@ class Background:
             core.prepare_file()
 
     def _flush_derived(self) -> None:
-        now_s, options = time.monotonic(), self._core.options
+        now_s, options = self._clock_s(), self._core.options
         if now_s - self._disk_s >= options.clean_resource_interval_ms / 1000:
             self._disk_s = now_s
             with suppress(StorageError):
@@ -112,7 +118,7 @@ class Background:
         """Delivers what is due, and now and then saves how far deliveries are."""
         with suppress(StorageError):  # tried again; a failed put stops all puts, and says so
             self._schedule.deliver_due(self._core.clock_ms())
-        now_s = time.monotonic()
+        now_s = self._clock_s()
         if now_s - self._saved_s >= self._core.options.flush_delay_offset_interval_ms / 1000:
             self._saved_s = now_s
             self._schedule.save()

@@ -14,6 +14,7 @@ import pytest
 
 from logdex.io.env import Env
 from logdex.rocketmq import Message, MessageStore, PutMessageResult, PutMessageStatus
+from logdex.rocketmq.message_store.background import Background
 from tests.unit.rocketmq.message_store.open_stores import open_store
 
 
@@ -126,3 +127,79 @@ def test_a_dispatch_that_stands_still_holds_up_no_put(tmp_path: Path) -> None:
         thread.join()
         store.dispatch()
         assert store.get_message("orders", 0, 0, 100).max_offset == 61
+
+
+HOUR_MS = 3_600_000
+WOKEN_BY_NOBODY = {
+    "mapped_file_size_commit_log": 1 << 20,
+    "reput_interval_ms": HOUR_MS,
+    "schedule_interval_ms": HOUR_MS,
+    "flush_interval_commit_log_ms": HOUR_MS,
+    "flush_interval_consume_queue_ms": HOUR_MS,
+}
+"""The threads of a store stand still, and a test takes their steps."""
+
+
+@contextmanager
+def threads_at(store: MessageStore, now_s: list[float]) -> Iterator[Background]:
+    """The threads of a store, for which it is the last of `now_s`."""
+    threads = Background(store._core, store._dispatch, store._schedule, lambda: now_s[-1])
+    try:
+        yield threads
+    finally:
+        threads.stop()
+
+
+def test_few_pages_wait_and_enough_are_flushed(tmp_path: Path) -> None:
+    """As in FlushRealTimeService: an interval flushes nothing below flushCommitLogLeastPages."""
+    with open_store(tmp_path / "store", **WOKEN_BY_NOBODY) as store, threads_at(store, [0.0]) as threads:
+        least = store._core.options.flush_commit_log_least_pages
+        assert least == 4
+        for _ in range(3):
+            begin = store.max_phy_offset
+            while store.max_phy_offset // 4096 - begin // 4096 < least:
+                threads._flush_log()
+                assert store.stats.flush_behind_bytes == store.max_phy_offset - begin
+                store.put_message(Message("orders", bytes(500), queue_id=0))
+            threads._flush_log()
+            assert store.stats.flush_behind_bytes == 0
+
+
+def test_after_ten_seconds_everything_is_flushed(tmp_path: Path) -> None:
+    """The default of flushCommitLogThoroughInterval. It counts from the last thorough flush."""
+    now_s = [100.0]
+    with open_store(tmp_path / "store", **WOKEN_BY_NOBODY) as store, threads_at(store, now_s) as threads:
+        for begin in (100.0, 110.0, 120.5):
+            store.put_message(Message("orders", b"x", queue_id=0))
+            for later, is_flushed in ((0.0, False), (5.0, False), (9.99, False), (10.0, True), (10.5, True)):
+                now_s.append(begin + later)
+                if begin == 110.0 and later == 10.0:
+                    continue  # the flush comes half a second late, and the next one ten seconds after it
+                threads._flush_log()
+                assert (store.stats.flush_behind_bytes == 0) is is_flushed, (begin, later)
+
+
+def test_what_was_derived_is_flushed_every_ten_seconds(tmp_path: Path) -> None:
+    """flushConsumeQueueThoroughInterval; the ConsumeQueue is not flushed page by page."""
+
+    class Counting(Env):
+        def __init__(self) -> None:
+            super().__init__()
+            self.syncs = 0
+
+        @contextmanager
+        def operation(self, kind: str, path: str) -> Iterator[None]:
+            self.syncs += kind in ("sync", "flush") and "/consumequeue/" in path
+            with super().operation(kind, path):
+                yield
+
+    env, now_s = Counting(), [0.0]
+    with open_store(tmp_path / "store", env=env, **WOKEN_BY_NOBODY) as store, threads_at(store, now_s) as threads:
+        for turn in range(3):
+            store.put_message(Message("orders", b"x", queue_id=0))
+            store.dispatch()
+            before = env.syncs
+            for later, is_flushed in ((1.0, False), (9.99, False), (10.0, True), (10.0, True)):
+                now_s.append(10 * turn + later)
+                threads._flush_derived()
+                assert (env.syncs > before) is is_flushed, (turn, later)
