@@ -12,7 +12,14 @@ from logdex.errors import CorruptError, InvalidRecordError, RecordTooLargeError
 from logdex.kafka.batch.record import NO_PRODUCER_ID, NO_SEQUENCE
 from logdex.kafka.columns.record_columns import read_record_batches
 from logdex.kafka.log.core import LogCore
-from logdex.kafka.log.encoded_append import EncodedAppend, columns_of, require_keys, with_append_time
+from logdex.kafka.log.encoded_append import (
+    EncodedAppend,
+    columns_of,
+    has_timestamp_bounds,
+    require_keys,
+    require_timestamps,
+    with_append_time,
+)
 from logdex.kernels.kafka.batch_columns import BatchColumns
 from logdex.layout.kafka import (
     BATCH_CODEC_MASK,
@@ -70,13 +77,17 @@ def _check_client_headers(core: LogCore, columns: BatchColumns) -> None:
 
 
 def _check_client_records(core: LogCore, raw: bytes, columns: BatchColumns) -> None:
-    """Decodes all records and checks their number and offsets, and that keys exist in a compacted
-    log."""
+    """Decodes all records and checks their number, offsets and times, and that keys exist in a
+    compacted log."""
     found = [np.empty(0, np.int64)]
+    names = ("offset", "key", "timestamp_ms") if has_timestamp_bounds(core) else ("offset", "key")
+    now_ms = core.now_ms()
     try:
-        for batch in read_record_batches(raw, columns=("offset", "key"), check_crc=False, path="<append>"):
+        for batch in read_record_batches(raw, columns=names, check_crc=False, path="<append>"):
             found.append(batch.column(0).to_numpy())
             require_keys(core, batch.column(1).null_count > 0)
+            if len(names) == 3 and batch.num_rows:
+                require_timestamps(core, batch.column(2), now_ms)
     except CorruptError as error:
         raise InvalidRecordError(error.message, path=core.path) from error
     starts = np.cumsum(columns.count) - columns.count

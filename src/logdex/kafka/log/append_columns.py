@@ -15,7 +15,14 @@ from logdex.kafka.columns.encode_columns import iter_encoded
 from logdex.kafka.columns.encode_input import check_table, fill_columns
 from logdex.kafka.log.append import AppendInfo, acknowledge, next_sequence, write_encoded
 from logdex.kafka.log.core import LogCore
-from logdex.kafka.log.encoded_append import EncodedAppend, parse_compression, require_keys, with_append_time
+from logdex.kafka.log.encoded_append import (
+    EncodedAppend,
+    has_timestamp_bounds,
+    parse_compression,
+    require_keys,
+    require_timestamps,
+    with_append_time,
+)
 
 
 class ColumnOptions(TypedDict, total=False):
@@ -45,6 +52,8 @@ def append_columns(
     now_ms = core.now_ms()
     table = check_table(fill_columns(table, now_ms))
     require_keys(core, table.column("key").null_count > 0)
+    if has_timestamp_bounds(core) and options.get("timestamp_type") is not TimestampType.LOG_APPEND_TIME:
+        require_timestamps(core, table.column("timestamp_ms"), now_ms)
     log_append_time_ms = now_ms if core.config.message_timestamp_type == "LogAppendTime" else NO_TIMESTAMP
     producer_id = options.get("producer_id", NO_PRODUCER_ID)
     is_next = producer_id != NO_PRODUCER_ID and "base_sequence" not in options

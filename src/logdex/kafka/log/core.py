@@ -35,6 +35,7 @@ class LogCore:
         self.path = home.path
         self.home = home
         self.config = config
+        self.timestamp_bounds_ms = config.timestamp_bounds_ms
         self.now_ms = now_ms
         self.env = env
         self.segments = loaded.segments

@@ -9,8 +9,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 from logdex.errors import InvalidRecordError, UsageError
 from logdex.kafka.batch.batch_writer import encode_batch, encode_end_marker
@@ -91,6 +93,9 @@ def encode_records(
         for each in kept
     ]
     appended = core.config.message_timestamp_type == "LogAppendTime"
+    if has_timestamp_bounds(core):
+        times = [record.timestamp_ms for record in stamped]
+        require_times(core, min(times), max(times), now_ms)
     data = encode_batch(
         stamped,
         base_offset=0,
@@ -217,3 +222,34 @@ def require_keys(core: LogCore, is_keyless: bool) -> None:
     """Refuses a record without a key in a compacted log."""
     if is_keyless and core.config.is_compacted:
         raise InvalidRecordError("a compacted log accepts only records with a key", path=core.path)
+
+
+def has_timestamp_bounds(core: LogCore) -> bool:
+    """Whether the times of appended records are checked."""
+    return core.timestamp_bounds_ms != (None, None)
+
+
+def require_timestamps(core: LogCore, times: Any, now_ms: int) -> None:
+    """As `require_times`, for a column of times. -1 is none."""
+    if pc.min(times).as_py() == NO_TIMESTAMP:
+        times = times.filter(pc.not_equal(times, NO_TIMESTAMP))
+    if len(times):
+        bounds = pc.min_max(times)
+        require_times(core, bounds["min"].as_py(), bounds["max"].as_py(), now_ms)
+
+
+def require_times(core: LogCore, first_ms: int, last_ms: int, now_ms: int) -> None:
+    """Refuses records whose times, of which the first and the last are given, are too far from the
+    log's clock, as LogValidator.validateTimestamp does."""
+    before, after = core.timestamp_bounds_ms
+    least = None if before is None else now_ms - before
+    most = None if after is None else now_ms + after
+    if (least is None or least <= first_ms) and (most is None or last_ms <= most):
+        return
+    wrong, name = (first_ms, "before") if least is not None and first_ms < least else (last_ms, "after")
+    raise InvalidRecordError(
+        f"the time {wrong} of a record is out of range: {'any' if least is None else least} to "
+        f"{'any' if most is None else most} may be appended now",
+        path=core.path,
+        hint=f"raise message_timestamp_{name}_max_ms, -1 for no bound",
+    )

@@ -20,6 +20,12 @@ _UNBOUNDED = (
     *("segment_ms", "retention_bytes", "retention_ms"),
     *("delete_retention_ms", "min_compaction_lag_ms", "producer_id_expiration_ms"),
 )
+_TIMESTAMP_BOUNDS = (
+    *("message_timestamp_before_max_ms", "message_timestamp_after_max_ms"),
+    "message_timestamp_difference_max_ms",
+)
+_AFTER_MAX_MS = 60 * 60 * 1000
+"""The default of message.timestamp.after.max.ms from 4.0 on."""
 _KNOWN_VERSIONS = (0, 8), (5,)  # from, to (exclusive)
 _VERSION = re.compile(r"v?(\d{1,4}(?:\.\d{1,4}){0,3})(?:-[\w.-]+)?", re.ASCII)
 
@@ -56,6 +62,14 @@ class LogConfig:
     min_compaction_lag_ms: int = 0
     max_message_bytes: int = 1_048_588
     message_timestamp_type: str = "CreateTime"
+    message_timestamp_before_max_ms: int | None = None
+    """How much earlier than the log's clock a record's time may be. None: as the broker of
+    `kafka_version` by default, which is no bound."""
+    message_timestamp_after_max_ms: int | None = None
+    """How much later than the log's clock a record's time may be. None: as the broker of
+    `kafka_version` by default, which is an hour from 4.0 on, and no bound before."""
+    message_timestamp_difference_max_ms: int | None = None
+    """Both bounds at once, where they are not stated themselves, before 4.0."""
     producer_id_expiration_ms: int = DAY_MS
     flush: str = "async"
     """``sync``: `append` returns when the bytes are on disk; ``async``: `flush` writes them to
@@ -71,6 +85,17 @@ class LogConfig:
         return version >= (3, 9, 1) and (*version, 0, 0)[:3] != (4, 0, 0)
 
     @property
+    def timestamp_bounds_ms(self) -> tuple[int | None, int | None]:
+        """How much earlier and how much later than the log's clock the time of a record may be that
+        is appended, None without a bound. With LogAppendTime there are none: the clock's time is
+        stored."""
+        if self.message_timestamp_type == "LogAppendTime":
+            return None, None
+        by_version = _AFTER_MAX_MS if parse_kafka_version(self.kafka_version) >= (4,) else None
+        before = _bound(self.message_timestamp_before_max_ms, self.message_timestamp_difference_max_ms, None)
+        return before, _bound(self.message_timestamp_after_max_ms, self.message_timestamp_difference_max_ms, by_version)
+
+    @property
     def is_compacted(self) -> bool:
         """Whether only the last record per key is kept, so that each record must have a key."""
         return "compact" in self.cleanup_policy
@@ -83,12 +108,20 @@ class LogConfig:
             "index_interval_bytes": (0, limits.SEGMENT_SIZE_BYTES_MAX),
             "max_message_bytes": (0, limits.BATCH_SIZE_BYTES_MAX),
             **dict.fromkeys(_UNBOUNDED, (-1, _LONG_MAX)),
+            **dict.fromkeys(_TIMESTAMP_BOUNDS, (-1, _LONG_MAX)),
         }
         for name, (low, high) in bounds.items():
             value: object = getattr(self, name)
+            if value is None and name in _TIMESTAMP_BOUNDS:
+                continue
             if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
                 raise UsageError(f"{name} is {value!r}", hint=f"use {low} to {high}")
-        parse_kafka_version(self.kafka_version)
+        version = parse_kafka_version(self.kafka_version)
+        if self.message_timestamp_difference_max_ms is not None and version >= (4,):
+            raise UsageError(
+                f"message_timestamp_difference_max_ms is no setting of Kafka {self.kafka_version}",
+                hint="use message_timestamp_before_max_ms and message_timestamp_after_max_ms",
+            )
         policy: object = self.cleanup_policy
         if isinstance(policy, str):
             object.__setattr__(self, "cleanup_policy", tuple(filter(None, map(str.strip, policy.split(",")))))
@@ -116,9 +149,22 @@ class LogSettings(TypedDict, total=False):
     min_compaction_lag_ms: int
     max_message_bytes: int
     message_timestamp_type: Literal["CreateTime", "LogAppendTime"]
+    message_timestamp_before_max_ms: int | None
+    message_timestamp_after_max_ms: int | None
+    message_timestamp_difference_max_ms: int | None
     producer_id_expiration_ms: int
     flush: Literal["sync", "async"]
     kafka_version: str
+
+
+def _bound(stated: int | None, both: int | None, default: int | None) -> int | None:
+    """A bound of record times, as LogConfig of 3.9 decides: the stated one, unless it is no bound,
+    else the one for both."""
+    if stated in (None, -1, _LONG_MAX) and both is not None:
+        stated = both
+    if stated is None:
+        return default
+    return None if stated in (-1, _LONG_MAX) else stated
 
 
 def make_config(config: LogConfig | None, settings: LogSettings) -> LogConfig:

@@ -134,6 +134,10 @@ def _hashes(keys: pa.Array) -> npt.NDArray[np.uint32]:
     )
 
 
+_NO_BOUNDS = {"message_timestamp_before_max_ms": -1, "message_timestamp_after_max_ms": -1}
+"""Rows keep their times, however far they are from now: a commit comes too late to refuse some."""
+
+
 class LogDirDestination:
     """The logs of a directory. See `Destination`."""
 
@@ -147,7 +151,8 @@ class LogDirDestination:
         """Returns an open log, created if it is missing."""
         if name not in self._logs:
             path = self._directory if self._is_lone else f"{self._directory}/{name}"
-            self._logs[name] = Log.open(path, env=self._env, **self._settings)
+            settings = {**_NO_BOUNDS, **self._settings}
+            self._logs[name] = Log.open(path, env=self._env, **settings)
         return self._logs[name]
 
     def ends(self, rows: pa.Table) -> dict[str, int]:
