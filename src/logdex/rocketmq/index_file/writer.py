@@ -47,6 +47,7 @@ class IndexTarget:
         mapped: bool = False,
     ) -> None:
         self.path = path
+        self._env = env
         self._config = config
         self._sync = sync
         self._file = env.open_write(path, exclusive=exclusive)
@@ -67,6 +68,11 @@ class IndexTarget:
         else:
             self.array = self._mapped.array[: self._entries_at]
             self.block = self._mapped.array[self._entries_at :][:block_size_bytes]
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the path still leads to this file."""
+        return self._env.identity(self.path) == self._file.identity
 
     def reserve(self, index_count: int) -> int:
         """Allocates space for entries from `index_count` on, which `block` is for from now on.

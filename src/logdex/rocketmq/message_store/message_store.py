@@ -298,10 +298,13 @@ class MessageStore(ReadableStore):
         self._dispatch.run()
         self._dispatch.flush()
         self._schedule.save()
+        has_index = self._dispatch.derived.index.is_there
         self._dispatch.derived.index.finish()
         with core.lock:
             core.log.drop_ahead()
             core.env.sync_dir(core.log.directory)
+            if not has_index:
+                return  # the next opening finds no clean store, and derives what the index lacks
             keyless, queues = self._dispatch.derived.index.keyless, self._queues.extents()
             state = closed_state(core.paths, core.reader, core.log.end_offset, queues, keyless, core.config, core.env)
         if state is not None:

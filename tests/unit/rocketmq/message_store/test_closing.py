@@ -158,3 +158,24 @@ def test_the_checkpoint_has_the_fields_of_its_version(version: str, has_offset: 
         checkpoint = StoreCheckpoint.read(str(root / "checkpoint"))
         assert checkpoint.logics_msg_timestamp_ms > 0
         assert has_offset or checkpoint.logics_physical_offset == 0
+
+
+def test_keys_of_an_index_file_that_was_removed_are_derived_again(tmp_path: Path) -> None:
+    """A broker that is started on an open store removes the newest IndexFile, and makes one of its
+    own for what it finds, before it looks at the lock."""
+    with open_store(tmp_path / "store") as store:
+        store.put_message(Message("orders", b"x", keys="k0", queue_id=0))
+        store.dispatch()
+        store.flush()
+        [path] = (tmp_path / "store" / "index").iterdir()
+        data = path.read_bytes()
+        path.unlink()
+        (path.parent / f"{int(path.name) + 1}").write_bytes(data)
+        for number in range(1, 20):
+            store.put_message(Message("orders", b"x", keys=f"k{number}", queue_id=0))
+        store.dispatch()
+    with open_store(tmp_path / "store") as store:
+        for number in range(20):
+            found = store.query_message("orders", f"k{number}")
+            assert (len(found.messages), found.complete) == (1, True)
+    require_sound(tmp_path / "store")

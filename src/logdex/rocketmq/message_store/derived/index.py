@@ -225,6 +225,12 @@ class LiveIndex:
         if target is not None:
             target.sync()
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the newest file still has its name: a broker that is started on an open store
+        removes it before it finds that the store is locked."""
+        return self._writer.current is None or self._writer.current.is_there
+
     def finish(self) -> None:
         """Completes and closes the files, which are on disk then."""
         self._writer.finish()

@@ -100,9 +100,16 @@ class LogFiles:
         return file
 
     def prepare(self) -> bool:
-        """Makes the next file ahead. Returns False if there is one already."""
-        if self._ahead is not None:
+        """Makes the next file ahead. Returns False if there is one already.
+
+        A broker that is started on the store removes it before it finds that the store is locked:
+        what was put into it then would have no name.
+        """
+        if self._has_ahead():
             return False
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
         self._ahead = self._open(self.start_offset + self.file_size_bytes)
         return True
 
@@ -122,9 +129,15 @@ class LogFiles:
     def drop_ahead(self) -> None:
         """Removes the file that was made ahead, as the broker does at a clean shutdown."""
         if self._ahead is not None:
+            is_there = self._has_ahead()
             self._ahead.close()
-            self._env.remove(self._ahead.path)
+            if is_there:
+                self._env.remove(self._ahead.path)
             self._ahead = None
+
+    def _has_ahead(self) -> bool:
+        """Whether the file that was made ahead is still there."""
+        return self._ahead is not None and self._env.identity(self._ahead.path) == self._ahead.identity
 
     def close(self) -> None:
         """Closes the files without syncing them."""

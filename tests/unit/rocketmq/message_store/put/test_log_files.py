@@ -90,3 +90,25 @@ def test_rows_before_the_file_that_cannot_be_made_are_put(tmp_path: Path) -> Non
         store.dispatch()
         assert store.get_message("orders", 0, 0, 99).max_offset == 1 + put.msg_num
     require_sound(tmp_path / "store")
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["removed", "replaced"])
+def test_a_file_made_ahead_that_is_gone_is_made_again(again: bool, tmp_path: Path) -> None:
+    """A broker that is started on an open store removes it, and only then does it look at the
+    lock."""
+    with open_store(tmp_path / "store") as store:
+        for number in range(30):
+            store._core.prepare_file()
+            ahead = max((tmp_path / "store" / "commitlog").iterdir())
+            if number % 2:
+                ahead.unlink()
+                if again:
+                    ahead.write_bytes(bytes(4096))
+            assert store.put_message(Message("orders", bytes(900), queue_id=0)).is_stored
+        store.dispatch()
+        store._core.prepare_file()
+        max((tmp_path / "store" / "commitlog").iterdir()).unlink()
+    with open_store(tmp_path / "store") as store:
+        assert store.load_report.was_clean
+        assert len(store.get_message("orders", 0, 0, 100).messages) == 30
+    require_sound(tmp_path / "store")
