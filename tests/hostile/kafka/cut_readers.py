@@ -6,14 +6,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
+from logdex.convert.export import export
+from logdex.convert.sources.kafka import LogDirSource
+from logdex.formats import detect
 from logdex.io.env import Env
 from logdex.kafka.batch.record import Compression, Record
 from logdex.kafka.columns.record_columns import read_record_batches
+from logdex.kafka.directory.recognise import KafkaPath
 from logdex.kafka.key_index.reader import KeyIndex
 from logdex.kafka.log.log import Log
+from logdex.kafka.read.follow import LogFollower
+from logdex.kafka.read.read_filter import ReadFilter
+from logdex.kafka.read.tail import read_tail
 from logdex.kafka.rebuild import rebuild
 from logdex.kafka.recover import recover
 from logdex.kafka.scan.scanner import BatchScanner
+from logdex.kafka.settings.log_config import LogConfig
+from logdex.kafka.snapshot.overview import overview
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 from logdex.kafka.verify import verify
 from tests.hostile.cutting import Reader, main
@@ -129,6 +140,35 @@ def save(root: Path, env: Env) -> Iterator[Any]:
         yield from log.scan()
 
 
+def follow(root: Path, env: Env) -> Iterator[Any]:
+    follower = LogFollower(str(root / "events-0"), isolation="read_committed", env=env)
+    try:
+        while records := follower.poll():
+            yield from records
+    finally:
+        follower.close()
+
+
+def tail(root: Path, env: Env) -> Iterator[Any]:
+    with partition(root, env) as log:
+        records, _ = read_tail(log, log.log_end_offset, ReadFilter(), 10 * ROUNDS)
+    yield from records
+
+
+def info(root: Path, env: Env) -> Iterator[Any]:
+    found = detect(root, env=env)
+    assert isinstance(found, KafkaPath)
+    assert overview(found, LogConfig(), env=env).to_json()
+    return iter(())
+
+
+def export_rows(root: Path, env: Env) -> Iterator[Any]:
+    output = root.parent / f"exported-{id(env)}-{env.counters.read_bytes}"
+    export(LogDirSource(str(root)), str(output), sync=False, env=env)
+    for path in sorted(output.rglob("*.parquet")):
+        yield from pq.ParquetFile(path).read().to_pylist()
+
+
 READERS: dict[str, Reader] = {
     "scan": scan_batches,
     "decode": decode,
@@ -141,6 +181,10 @@ READERS: dict[str, Reader] = {
     "verify": check,
     "rebuild": make_anew,
     "recover": save,
+    "follow": follow,
+    "tail": tail,
+    "info": info,
+    "export": export_rows,
 }
 
 if __name__ == "__main__":

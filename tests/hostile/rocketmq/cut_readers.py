@@ -6,11 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
+from logdex.convert.export import export
+from logdex.convert.sources.rocketmq import StoreSource
+from logdex.convert.stats import stats
 from logdex.io.env import Env
 from logdex.rocketmq.rebuild import rebuild
+from logdex.rocketmq.recover.job import recover
+from logdex.rocketmq.recover.placeholder import LOST_TOPIC
 from logdex.rocketmq.scan.scanner import Scanner
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.snapshot.overview import overview
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.verify import verify
 from logdex.testing.store_builder import write_commit_log
@@ -24,6 +32,13 @@ CONFIG = StoreConfig(
     max_index_num=1000,
     dialect=Dialect.of("5.5.0"),
 )
+SETTINGS = {
+    "mapped_file_size_commit_log": CONFIG.mapped_file_size_commit_log,
+    "mapped_file_size_consume_queue": CONFIG.mapped_file_size_consume_queue,
+    "max_hash_slot_num": CONFIG.max_hash_slot_num,
+    "max_index_num": CONFIG.max_index_num,
+    "rocketmq_version": CONFIG.dialect.version,
+}
 MESSAGES = 600
 
 
@@ -125,6 +140,45 @@ def make_anew(root: Path, env: Env) -> Iterator[Any]:
     return iter(())
 
 
+def save(root: Path, env: Env) -> Iterator[Any]:
+    output = root.parent / f"recovered-{id(env)}-{env.counters.read_bytes}"
+    recover(str(root), str(output), CONFIG, sync=False, env=env)
+    with store(output, Env()) as opened:
+        for found in opened.scan():
+            if found.topic != LOST_TOPIC:  # what it could not read is a placeholder
+                yield found
+
+
+def tail(root: Path, env: Env) -> Iterator[Any]:
+    with store(root, env) as opened:
+        for topic in ("TopicA", "TopicB"):
+            for queue_id in (0, 1):
+                yield from opened.get_tail(topic, queue_id, MESSAGES).messages
+
+
+def info(root: Path, env: Env) -> Iterator[Any]:
+    found = overview(str(root), CONFIG, env=env)
+    assert found.to_json()
+    return iter(())
+
+
+def source(root: Path) -> StoreSource:
+    return StoreSource(str(root), settings=SETTINGS)
+
+
+def export_rows(root: Path, env: Env) -> Iterator[Any]:
+    output = root.parent / f"exported-{id(env)}-{env.counters.read_bytes}"
+    export(source(root), str(output), sync=False, env=env)
+    for path in sorted(output.rglob("*.parquet")):
+        yield from pq.ParquetFile(path).read().to_pylist()
+
+
+def count(root: Path, env: Env) -> Iterator[Any]:
+    found = stats(source(root), env=env)
+    assert found.messages <= MESSAGES
+    return iter(())
+
+
 READERS: dict[str, Reader] = {
     "columns": scan_columns,
     "scan": scan,
@@ -136,6 +190,11 @@ READERS: dict[str, Reader] = {
     "query": query,
     "verify": check,
     "rebuild": make_anew,
+    "recover": save,
+    "tail": tail,
+    "info": info,
+    "export": export_rows,
+    "stats": count,
 }
 
 if __name__ == "__main__":
