@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import errno
 import random
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,8 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.message_store.put.message import Message, PutMessageStatus
 from logdex.testing import CHANGES, Fault, FaultEnv
 from tests.crash.rocketmq.store_runs import Model, Run, check_left, check_log, open_store
-from tests.examples import some
 
+PARTS = 4
 REFUSALS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS)
 SIZES: dict[str, Any] = {
     "mapped_file_size_commit_log": 2048,
@@ -73,16 +75,38 @@ def check_what_comes_next(run: Run, refused: list[object]) -> None:
             attempt()
 
 
-@pytest.mark.parametrize("code", REFUSALS, ids=errno.errorcode.get)
-@pytest.mark.parametrize("lasting", [False, True], ids=["once", "from then on"])
+def count_calls(folder: Path) -> int:
+    """How many calls a run makes to which nothing happens."""
+    folder.mkdir()
+    env = FaultEnv(str(folder))
+    assert play(folder / "store", env, Model()) == []
+    return env.count()
+
+
+def each_refusal(test: Callable[..., None]) -> Callable[..., None]:
+    """Runs a test with each error, once and from then on."""
+    codes = pytest.mark.parametrize("code", REFUSALS, ids=errno.errorcode.get)
+    lasting = pytest.mark.parametrize("lasting", [False, True], ids=["once", "from then on"])
+    return codes(lasting(test))  # type: ignore[no-any-return]
+
+
+@each_refusal
 def test_refused_at_any_call(tmp_path: Path, code: int, lasting: bool) -> None:
-    (tmp_path / "whole").mkdir()
-    env = FaultEnv(str(tmp_path / "whole"))
-    assert play(tmp_path / "whole" / "store", env, Model()) == []
-    calls = env.count()
+    """Some calls, each with one of the errors."""
     first = REFUSALS.index(code) * 2 + lasting
-    for at in some(range(1 + first, calls + 1, 8), 230):  # each call in turn, some with one error, some with another
+    for at in range(1 + first, count_calls(tmp_path / "whole") + 1, 8)[::230]:
         refuse(tmp_path / str(at), Fault(at, code, lasting=lasting))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("part", range(PARTS))
+@each_refusal
+def test_refused_at_each_call(tmp_path: Path, code: int, lasting: bool, part: int) -> None:
+    """Every call, each with every error."""
+    for at in range(1 + part, count_calls(tmp_path / "whole") + 1, PARTS):
+        refuse(tmp_path / str(at), Fault(at, code, lasting=lasting))
+        shutil.rmtree(tmp_path / str(at))
 
 
 def refuse(folder: Path, fault: Fault) -> None:
