@@ -17,6 +17,7 @@ import pyarrow as pa
 from logdex.errors import LogdexError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.layout.rocketmq import SYS_FLAG_COMMIT, SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK
+from logdex.rocketmq.consuming.consumer import Consumer
 from logdex.rocketmq.message.own_topics import HALF_TOPIC_NAME, OP_TOPIC_NAME
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.message_store.message_store import MessageStore
@@ -25,6 +26,7 @@ from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.verify import verify
+from tests.crash.rocketmq.commits import GROUP, TOPIC, Commits
 
 NOW_MS = 1_700_000_000_000
 _MAP = pa.map_(pa.string(), pa.string())
@@ -32,9 +34,9 @@ Actions = Mapping[str, int]
 """Methods of `Run`, and how often each is taken."""
 FIRST_ACTIONS = {"put": 12, "batch": 3, "dispatch": 3, "flush": 1}
 ALL_ACTIONS = {**FIRST_ACTIONS, "columns": 2, "delayed": 2, "transaction": 2, "half": 2, "end": 2, "create_topic": 1}
-WITH_RETENTION = {**ALL_ACTIONS, "expire": 1}
-"""What else changes a store (a consumer's commits) is one more method, which keeps `Model` right,
-and one more line here; what must be true of it afterwards belongs into `check_left`."""
+WITH_RETENTION = {**ALL_ACTIONS, "expire": 1, "consume": 3}
+"""What else changes a store is one more method, which keeps `Model` right, and one more line here;
+what must be true of it afterwards belongs into `check_left`."""
 DELAYS = {**FIRST_ACTIONS, "delayed": 6, "deliver": 3}
 Identity = tuple[bytes, int, bytes, bytes]
 """Topic, queue id, body and properties of a message."""
@@ -51,6 +53,7 @@ class Model:
     kept: int = 0
     expired: int = 0
     turn: int = 0
+    commits: Commits = field(default_factory=Commits)
 
 
 def sizes_of(chance: random.Random) -> dict[str, Any]:
@@ -88,6 +91,7 @@ class Run:
     ) -> None:
         self.store, self.model, self.chance, self.is_sync = store, model, chance, is_sync
         self.refused: list[PutMessageStatus] = []
+        self._member: Consumer | None = None
         self._actions = [name for name, weight in (actions or ALL_ACTIONS).items() for _ in range(weight)]
 
     def step(self) -> None:
@@ -214,6 +218,12 @@ class Run:
         self.model.expired = len(self.model.puts)
         self.store.delete_expired(disk_ratio=0.0)
 
+    def consume(self) -> None:
+        """Reads some messages as a member of a group, and commits them."""
+        if self._member is None:
+            self._member = Consumer(self.store, GROUP, TOPIC, rebalance_interval_s=0.0)
+        self.model.commits.consume(self._member, self.chance)
+
     def create_topic(self) -> None:
         self.store.create_topic(self.chance.choice("TUV"), self.chance.randint(2, 5))
 
@@ -306,6 +316,7 @@ def check_left(place: Path, sizes: dict[str, Any], model: Model, chance: random.
         for level, (start, _) in store.delay_progress().items():
             passed = [key for _, key in delayed_of(model, level)[:start]]
             assert [key for key in passed if key in still and key not in elsewhere] == []
+        model.commits.check(store)
     config = config_of(sizes)
     report = verify(str(place), config)
     assert [str(finding) for finding in report.findings] == []
