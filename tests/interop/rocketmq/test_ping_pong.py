@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import base64
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from logdex.layout.rocketmq import SYS_FLAG_COMPRESSED
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message
 from logdex.rocketmq.settings.dialect import Dialect
@@ -43,6 +45,12 @@ def put_all_kinds(store: MessageStore, turn: int) -> list[tuple[str, str]]:
             message.delay_level, key = 2, ""
         if number % 8 == 6:
             message.born_host = "[2001:db8::1]:4000"
+            message.reconsume_times = number
+        if number % 8 == 4:
+            message.body, message.sys_flag = zlib.compress(message.body), SYS_FLAG_COMPRESSED
+        if number % 8 in (2, 3):  # the second is for later delivery
+            names = "%LMQ%a" if number % 16 < 8 else "%LMQ%a,%LMQ%b"
+            message.properties = {"color": "red", "INNER_MULTI_DISPATCH": names}
         assert store.put_message(message).is_stored
         if key:
             found.append((topic, key))
@@ -51,6 +59,8 @@ def put_all_kinds(store: MessageStore, turn: int) -> list[tuple[str, str]]:
     long = f"long{turn}"
     if store.put_message(Message("L" * 200, b"v2", keys=long)).is_stored:  # refused before 5.0
         found.append(("L" * 200, long))
+    light = {"INNER_MULTI_DISPATCH": "%LMQ%b", "INNER_MULTI_QUEUE_OFFSET": "3"}  # the store decides
+    assert store.end_transaction(store.put_half(Message("ours", b"light", properties=light)), commit=True).is_stored
     halves = [store.put_half(Message("ours", b"half", keys=f"h{turn}-{place}"), "G") for place in range(3)]
     for half, commit in zip(halves[:2], (True, False), strict=True):
         assert store.end_transaction(half, commit=commit).is_stored
@@ -91,6 +101,31 @@ def test_ping_pong(version: str, peers_dir: Path, tmp_path: Path) -> None:
             check_dump(store, lines, asked)
 
 
+def test_light_queues_go_on(peers_dir: Path, tmp_path: Path) -> None:
+    """The engine with enableLmq and enableMultiDispatch goes on with our places in light queues,
+    and we with its."""
+    root, version, counts = tmp_path / "store", "5.5.0", list[int]()
+    for _ in range(2):
+        with MessageStore.open(root, rocketmq_version=version, **SIZES) as store:
+            for number in range(15):
+                names = "%LMQ%a" if number % 2 else "%LMQ%b,%LMQ%a"
+                light = {"INNER_MULTI_DISPATCH": names, "INNER_MULTI_QUEUE_OFFSET": "0,0"}
+                assert store.put_message(Message("T", b"ours", properties=light)).is_stored
+        require_sound(root, version)
+        run_peer(peers_dir, version, "WriteScenario", "--what", "lmq", "--dir", root, "--messages", "40")
+        require_sound(root, version)
+        with MessageStore.open(root, rocketmq_version=version, **SIZES) as store:
+            found = store.get_message("%LMQ%a", 0, 0, 1000).messages
+            counts.append(len(found))
+            places = []
+            for message in found:
+                queues = message.properties[b"INNER_MULTI_DISPATCH"].split(b",")
+                offsets = message.properties[b"INNER_MULTI_QUEUE_OFFSET"].split(b",")
+                places.append(int(offsets[queues.index(b"%LMQ%a")]))
+            assert places == list(range(len(found)))
+    assert counts == [15 + 20, 2 * (15 + 20)]
+
+
 def check_dump(store: MessageStore, lines: list[dict[str, Any]], asked: list[tuple[str, str]]) -> None:
     """The engine and the store say the same of all messages, entries and keys."""
     messages = [line for line in lines if line["type"] == "message"]
@@ -99,10 +134,16 @@ def check_dump(store: MessageStore, lines: list[dict[str, Any]], asked: list[tup
         message = store.look_message_by_offset(line["physicalOffset"])
         assert (message.size_bytes, message.queue_offset) == (line["size"], line["queueOffset"])
         assert (message.topic.decode(), message.queue_id) == (line["topic"], line["queueId"])
+        assert (message.sys_flag, message.reconsume_times) == (line["sysFlag"], line["reconsumeTimes"])
         assert base64.b64encode(message.body).decode() == line["body"]
         assert message.properties_raw.decode().rstrip("\x02") == line["properties"].rstrip("\x02")
+    ours = [store.look_message_by_offset(line["physicalOffset"]) for line in messages]
+    assert {message.reconsume_times for message in ours} > {0, 6}
+    assert any(message.sys_flag & SYS_FLAG_COMPRESSED for message in ours)
     entries = [line for line in lines if line["type"] == "entry"]
-    assert all(line["read"] for line in entries)
+    assert {line["topic"] for line in entries} > {"%LMQ%a", "%LMQ%b", "ours"}
+    # DumpStore looks for what it has read under a message's own offset, also for a light queue.
+    assert all(line["read"] for line in entries if not line["topic"].startswith("%LMQ%"))
     for queue in store.queues():
         name = (queue.topic.decode(), queue.queue_id)
         offsets = [line["physicalOffset"] for line in entries if (line["topic"], line["queueId"]) == name]
