@@ -7,6 +7,8 @@ import java.util.HashMap;
 import java.util.Random;
 import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageDecoder;
+import org.apache.rocketmq.common.sysflag.MessageSysFlag;
+import org.apache.rocketmq.store.AppendMessageResult;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.PutMessageResult;
 import org.apache.rocketmq.store.PutMessageStatus;
@@ -17,7 +19,9 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
  *
  * <pre>logdex.SoakStore --dir D --number FIRST [--rate MESSAGES_PER_SECOND] [--keep 1] + geometry</pre>
  *
- * The body of a message is "NUMBER " and a filler that the number decides; numbers go up by one. Every few seconds the
+ * The body of a message is "NUMBER " and a filler that the number decides; numbers go up by one. Beside every seventh
+ * there is a half message with the body "half NUMBER ..." and its end, a commit for every second and else a rollback;
+ * beside every eleventh a delayed message with the body "late NUMBER ...". Every few seconds the
  * engine removes the oldest CommitLog files, with what is derived from them. It would also remove a file that it has not
  * dispatched yet, and would then put all later entries into the wrong places. So no next file is begun before all
  * messages are dispatched. Lines on standard output, flushed: {@code acked NUMBER}: the engine said PUT_OK of that
@@ -58,10 +62,16 @@ public final class SoakStore {
         long deleted = begin;
         int size = config.getMappedFileSizeCommitLog();
         for (long put = 0; !ended; put++, number++) {
-            while (size - store.getMaxPhyOffset() % size < 4096 && store.dispatchBehindBytes() > 0) {
+            while (size - store.getMaxPhyOffset() % size < 8192 && store.dispatchBehindBytes() > 0) {
                 Thread.sleep(1);
             }
             put(store, number, random);
+            if (number % 7 == 0) {
+                transaction(store, number, random);
+            }
+            if (number % 11 == 0) {
+                delayed(store, number, random);
+            }
             if (put % 200 == 199) {
                 System.out.println("acked " + number);
                 System.out.flush();
@@ -82,24 +92,67 @@ public final class SoakStore {
     private static volatile boolean ended;
 
     private static void put(DefaultMessageStore store, long number, Random random) {
+        StoreMessage message = message(number, "", random);
+        message.setTopic(number % 5 == 0 ? "Other" : "Plain");
+        message.setQueueId((int) (number % 4));
+        message.setKeys("k" + number % 1000 + " n" + number);
+        store(store, message);
+    }
+
+    /** A half message, then what ends it, as a broker's transaction service puts them. */
+    private static void transaction(DefaultMessageStore store, long number, Random random) {
+        StoreMessage half = message(number, "half ", random);
+        half.setTopic("RMQ_SYS_TRANS_HALF_TOPIC");
+        MessageAccessor.putProperty(half, "TRAN_MSG", "true");
+        MessageAccessor.putProperty(half, "REAL_TOPIC", "Plain");
+        MessageAccessor.putProperty(half, "REAL_QID", Long.toString(number % 4));
+        AppendMessageResult at = store(store, half).getAppendMessageResult();
+        if (number % 14 == 7) {
+            StoreMessage committed = message(number, "half ", random);
+            committed.setTopic("Plain");
+            committed.setQueueId((int) (number % 4));
+            committed.setSysFlag(MessageSysFlag.TRANSACTION_COMMIT_TYPE);
+            committed.setPreparedTransactionOffset(at.getWroteOffset());
+            store(store, committed);
+        }
+        StoreMessage end = message(number, "", random);
+        end.setTopic("RMQ_SYS_TRANS_OP_HALF_TOPIC");
+        end.setTags("d");
+        end.setBody((at.getLogicsOffset() + ",").getBytes(StandardCharsets.UTF_8));
+        store(store, end);
+    }
+
+    private static void delayed(DefaultMessageStore store, long number, Random random) {
+        StoreMessage message = message(number, "late ", random);
+        message.setTopic("SCHEDULE_TOPIC_XXXX");
+        MessageAccessor.putProperty(message, "DELAY", "1");
+        MessageAccessor.putProperty(message, "REAL_TOPIC", "Plain");
+        MessageAccessor.putProperty(message, "REAL_QID", "0");
+        store(store, message);
+    }
+
+    private static StoreMessage message(long number, String kind, Random random) {
         StoreMessage message = new StoreMessage();
         MessageAccessor.setProperties(message, new HashMap<>());
         byte[] filler = new byte[random.nextInt(600)];
         Arrays.fill(filler, (byte) ('a' + number % 26));
-        message.setTopic(number % 5 == 0 ? "Other" : "Plain");
-        message.setQueueId((int) (number % 4));
-        message.setBody((number + " " + new String(filler, StandardCharsets.US_ASCII)).getBytes(StandardCharsets.UTF_8));
+        String text = kind + number + " " + new String(filler, StandardCharsets.US_ASCII);
+        message.setBody(text.getBytes(StandardCharsets.UTF_8));
         message.setBornTimestamp(System.currentTimeMillis());
         message.setBornHost(new InetSocketAddress("10.1.2.3", 40000));
         message.setStoreHost(new InetSocketAddress("127.0.0.1", 10911));
         message.setTags("Tag" + (char) ('A' + number % 3));
-        message.setKeys("k" + number % 1000 + " n" + number);
         MessageAccessor.putProperty(message, "UNIQ_KEY", String.format("U%031d", number));
+        return message;
+    }
+
+    private static PutMessageResult store(DefaultMessageStore store, StoreMessage message) {
         message.setPropertiesString(MessageDecoder.messageProperties2String(message.getProperties()));
         PutMessageResult result = store.putMessage(message);
         if (result.getPutMessageStatus() != PutMessageStatus.PUT_OK) {
             System.err.println("put: " + result.getPutMessageStatus());
             Runtime.getRuntime().halt(3);
         }
+        return result;
     }
 }
