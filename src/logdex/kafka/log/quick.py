@@ -22,7 +22,8 @@ class QuickAppends:
     def __init__(self, core: LogCore) -> None:
         self._core = core
         config = core.config
-        self._is_usual = config.message_timestamp_type == "CreateTime"
+        before_ms, self._after_ms = core.timestamp_bounds_ms
+        self._is_usual = config.message_timestamp_type == "CreateTime" and before_ms is None
         self._needs_keys = config.is_compacted
         self._is_sync = config.flush == "sync"
         self._size_bytes_max = min(config.max_message_bytes, config.segment_bytes)
@@ -39,9 +40,12 @@ class QuickAppends:
             return None
         if self._needs_keys and any(record.key is None for record in records):
             return None
-        batch = encode_plain(records, core.now_ms())
+        now_ms = core.now_ms()
+        batch = encode_plain(records, now_ms)
         if batch is None or batch.size_bytes > self._size_bytes_max:
             return None
+        if self._after_ms is not None and batch.max_timestamp_ms > now_ms + self._after_ms:
+            return None  # to be refused
         self._lock()
         try:
             base_offset = self._write(batch)
