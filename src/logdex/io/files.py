@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from logdex.errors import StorageError, located
 from logdex.io.mapped.mapped_bytes import MappedBytes as MappedBytes
-from logdex.io.mapped.mapping import map_without_descriptor
 from logdex.io.name_changes import NameChanges, require_regular
 from logdex.io.record_lock import Identity, close_descriptor, identity_of
 from logdex.io.writeback import begin_writeback
@@ -127,6 +126,8 @@ class ReadFile:
         """Maps the whole file as a read-only array of bytes, which is empty for an empty file. With
         `partly`, bytes of a file on no local disk are to be loaded before they are used
         (`logdex.io.mapped.partly_loaded`)."""
+        from logdex.io.mapped.mapping import map_without_descriptor  # a command that maps nothing does not need it
+
         with self._env.operation("map_read", self.path):
             array = map_without_descriptor(self._fd, self.path)  # its current size may differ from `size_bytes`
         self._env.counters.mapped_bytes += len(array)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import logdex.limits
+from logdex.primitives import kept_files
 
 _R = TypeVar("_R")
 _LOCK = threading.RLock()
@@ -195,8 +196,7 @@ def _keep_compiled_code() -> None:
     digest = hashlib.sha256()
     for source in _sources():
         digest.update(source.read_bytes())
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folder = os.path.join(base, "logdex", f"kernels-{digest.hexdigest()[:16]}")
+    folder = os.path.join(kept_files.folder(), f"kernels-{digest.hexdigest()[:16]}")
     try:
         os.makedirs(folder, exist_ok=True)
         usable = os.access(folder, os.W_OK)

@@ -6,8 +6,8 @@ of the table, the handler puts a page of zeros over the page, notes it in the ro
 the thread goes on. Any other SIGBUS goes to the handler that was installed before.
 
 The handler must not use Python, so it is written in LLVM's language and compiled by llvmlite, which
-Numba brings; that takes 10 ms per process, and needs no cache. It calls `mmap`, `sigaction` and
-`raise` only. (docs/design/0015)
+Numba brings. Loading that takes 50 MB, so the code is kept on disk where its processor is known
+(`kept_code`). It calls `mmap`, `sigaction` and `raise` only. (docs/design/0015)
 """
 
 from __future__ import annotations
@@ -19,14 +19,19 @@ import signal
 import sys
 from typing import Any, NamedTuple
 
+from logdex.io.mapped import kept_code
+
 ROWS_MAX = 1 << 16
 """As many mappings as a process may have by default on Linux (vm.max_map_count)."""
-HEADER_WORDS = 8
+HEADER_WORDS = 16
 ROW_WORDS = 8
 ROWS, FAULTS, HANDED_ON, FORMER_FUNCTION, FORMER_IGNORES = range(5)
 """Words of the table's header: the rows in use, all faults so far, how often a signal was handed
 on, the address of the former handler if it takes three arguments, and whether SIGBUS was ignored.
 """
+_FORMER, _DEFAULT, _MMAP, _SIGACTION, _RAISE = range(5, 10)
+"""More words: the addresses of the former action and of the default one, and of the system's
+functions."""
 START, END, ROW_FAULTS, FIRST, BEHIND = range(5)
 """Words of a row: the addresses [start, end) of the range, which is empty if the row is free; the
 number of faults, the lowest page with one, and the end of the highest."""
@@ -59,13 +64,10 @@ def is_supported() -> bool:
 
 
 _CODE = """
-declare ptr @mmap(ptr, i64, i32, i32, i32, i64)
-declare i32 @sigaction(i32, ptr, ptr)
-declare i32 @raise(i32)
-
 define void @on_bus_error(i32 %signal, ptr %info, ptr %context) {{
 entry:
-  %table = inttoptr i64 {table} to ptr
+  %place = inttoptr i64 {table_at} to ptr
+  %table = load volatile ptr, ptr %place
   %code_at = getelementptr i8, ptr %info, i64 8
   %code = load i32, ptr %code_at
   %address_at = getelementptr i8, ptr %info, i64 {address_at}
@@ -106,15 +108,17 @@ ours:
   %old_behind = atomicrmw umax ptr %behind_at, i64 %page_end seq_cst
   %old_faults = atomicrmw add ptr %faults_at, i64 1 seq_cst
   %old_all = atomicrmw add ptr %all_at, i64 1 seq_cst
-  %place = inttoptr i64 %page to ptr
-  %zeros = call ptr @mmap(ptr %place, i64 {page_size}, i32 {protection}, i32 {map_flags}, i32 -1, i64 0)
-  %is_there = icmp eq ptr %zeros, %place
+  %mmap_at = getelementptr i64, ptr %table, i64 {mmap}
+  %mmap = load ptr, ptr %mmap_at
+  %page_at = inttoptr i64 %page to ptr
+  %zeros = call ptr %mmap(ptr %page_at, i64 {page_size}, i32 {protection}, i32 {map_flags}, i32 -1, i64 0)
+  %is_there = icmp eq ptr %zeros, %page_at
   br i1 %is_there, label %done, label %rest
 
 rest:
   %rest_size = sub i64 %end, %page
-  %all_zeros = call ptr @mmap(ptr %place, i64 %rest_size, i32 {protection}, i32 {map_flags}, i32 -1, i64 0)
-  %is_rest_there = icmp eq ptr %all_zeros, %place
+  %all_zeros = call ptr %mmap(ptr %page_at, i64 %rest_size, i32 {protection}, i32 {map_flags}, i32 -1, i64 0)
+  %is_rest_there = icmp eq ptr %all_zeros, %page_at
   %old_end = atomicrmw umax ptr %behind_at, i64 %end seq_cst
   br i1 %is_rest_there, label %done, label %foreign
 
@@ -139,14 +143,20 @@ restore:
   %handed_at = getelementptr i64, ptr %table, i64 2
   %handed = atomicrmw add ptr %handed_at, i64 1 seq_cst
   %is_first = icmp eq i64 %handed, 0
-  %former = inttoptr i64 {former} to ptr
-  %default = inttoptr i64 {default} to ptr
+  %former_at = getelementptr i64, ptr %table, i64 {former}
+  %former = load ptr, ptr %former_at
+  %default_at = getelementptr i64, ptr %table, i64 {default}
+  %default = load ptr, ptr %default_at
   %action = select i1 %is_first, ptr %former, ptr %default
-  %restored = call i32 @sigaction(i32 %signal, ptr %action, ptr null)
+  %sigaction_at = getelementptr i64, ptr %table, i64 {sigaction}
+  %sigaction = load ptr, ptr %sigaction_at
+  %restored = call i32 %sigaction(i32 %signal, ptr %action, ptr null)
   br i1 %is_sent, label %again, label %done
 
 again:
-  %raised = call i32 @raise(i32 %signal)
+  %raise_at = getelementptr i64, ptr %table, i64 {raise_}
+  %raise = load ptr, ptr %raise_at
+  %raised = call i32 %raise(i32 %signal)
   br label %done
 
 done:
@@ -172,34 +182,15 @@ class BusErrorHandler:
         libc = ctypes.CDLL(None, use_errno=True)
         self._sigaction = libc.sigaction
         self._sigaction.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
-        self._engine = self._compile()
-        self._handler: int = self._engine.get_function_address("on_bus_error")
+        self.words[_FORMER] = ctypes.addressof(self._former)
+        self.words[_DEFAULT] = ctypes.addressof(self._default)
+        for word, function in (_MMAP, libc.mmap), (_SIGACTION, libc.sigaction), (_RAISE, getattr(libc, "raise")):
+            self.words[word] = ctypes.cast(function, ctypes.c_void_p).value or 0
+        self._table_at = ctypes.c_uint64(ctypes.addressof(ctypes.c_char.from_buffer(self._memory)))
+        self._code = kept_code.load(_source(system), "on_bus_error", ctypes.addressof(self._table_at))
         flags = system.siginfo | system.nodefer | system.onstack
-        _put(self._action, 0, ctypes.c_uint64, self._handler)
+        _put(self._action, 0, ctypes.c_uint64, self._code.address)
         _put(self._action, system.flags_at, ctypes.c_int32, flags)
-
-    def _compile(self) -> Any:
-        from llvmlite import binding
-
-        binding.initialize_native_target()
-        binding.initialize_native_asmprinter()
-        table = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        code = _CODE.format(
-            table=table,
-            address_at=self._system.address_at,
-            row_words=ROW_WORDS,
-            header_words=HEADER_WORDS,
-            page_size=_PAGE,
-            protection=mmap.PROT_READ,
-            map_flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED,
-            former=ctypes.addressof(self._former),
-            default=ctypes.addressof(self._default),
-        )
-        module = binding.parse_assembly(code)
-        module.verify()
-        engine = binding.create_mcjit_compiler(module, binding.Target.from_default_triple().create_target_machine())
-        engine.finalize_object()
-        return engine
 
     def install(self) -> None:
         """Installs the handler unless it is the installed one. Another that was installed since
@@ -207,7 +198,7 @@ class BusErrorHandler:
         if self._sigaction(signal.SIGBUS, None, self._now) != 0:
             raise OSError(ctypes.get_errno(), "sigaction")
         handler = _get(self._now, 0, ctypes.c_uint64)
-        if handler == self._handler:
+        if handler == self._code.address:
             return
         ctypes.memmove(self._former, self._now, self._system.action_size)
         takes_three = _get(self._now, self._system.flags_at, ctypes.c_int32) & self._system.siginfo
@@ -217,6 +208,25 @@ class BusErrorHandler:
         self.words[HANDED_ON] = 0
         if self._sigaction(signal.SIGBUS, self._action, None) != 0:
             raise OSError(ctypes.get_errno(), "sigaction")
+
+
+def _source(system: _System) -> str:
+    """The handler's code in LLVM's language. `kept_code.DATA` stands for the address at which the
+    table's address is."""
+    return _CODE.format(
+        table_at=kept_code.DATA,
+        address_at=system.address_at,
+        row_words=ROW_WORDS,
+        header_words=HEADER_WORDS,
+        page_size=_PAGE,
+        protection=mmap.PROT_READ,
+        map_flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED,
+        former=_FORMER,
+        default=_DEFAULT,
+        mmap=_MMAP,
+        sigaction=_SIGACTION,
+        raise_=_RAISE,
+    )
 
 
 def _put(action: Any, at: int, kind: Any, value: int) -> None:

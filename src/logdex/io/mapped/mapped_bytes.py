@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from logdex.errors import CorruptError
-from logdex.io.mapped.mapping import require_no_faults
 from logdex.io.name_changes import NameChanges
 from logdex.io.record_lock import Identity
 
@@ -47,4 +46,6 @@ class MappedBytes:
         array = self.array
         self.close()
         if error is None or isinstance(error, CorruptError):  # zeros in place of unreadable bytes are no corruption
+            from logdex.io.mapped.mapping import require_no_faults  # imported by whoever maps a file
+
             require_no_faults(array)
