@@ -72,8 +72,7 @@ def test_small_questions_to_a_store_import_no_kernels(golden_store: GoldenStore)
 def test_small_questions_to_a_log_import_no_kernels(golden_log: GoldenStore) -> None:
     logs = str(golden_log("tiny-broker"))
     get = ["get", logs, "--topic", "orders", "--partition", "0", "--offset", "3"]
-    query = ["query", logs, "--topic", "orders", "--key", "key-793"]
-    assert {*imported_by(["info", logs])[0]} == {"numpy", *COMPILED}
-    for command in ["cat", logs, "--limit", "10"], get, query:
+    query = ["query", logs, "--topic", "audit.log", "--key", "key-168"]
+    for command in ["info", logs], ["cat", logs, "--limit", "10"], get, query:
         [answer] = imported_by(command)
-        assert {*answer} - {"zstandard"} == {"numpy", "pyarrow", *COMPILED}, command
+        assert {*answer} - {"zstandard"} == {"numpy", *COMPILED}, command

@@ -13,7 +13,7 @@ import pytest
 from logdex.errors import CorruptError
 from logdex.kafka.batch.record import Record
 from logdex.kafka.batch.record_batch import decode_batch
-from logdex.kafka.columns.record_columns import RECORD_SCHEMA, read_record_batches
+from logdex.kafka.columns.record_columns import read_record_batches, record_schema
 from logdex.kafka.columns.record_window import records_to_batch
 from logdex.kafka.scan.scanner import BatchScanner
 from logdex.layout.kafka import BATCH_CONTROL, BATCH_TRANSACTIONAL
@@ -71,7 +71,7 @@ def _check_records(path: Path, positions: list[int]) -> None:
     errors: list[CorruptError] = []
     found = pa.Table.from_batches(
         read_record_batches(str(path), skip_control=False, on_bad_batch=errors.append, window_bytes=1 << 16),
-        schema=RECORD_SCHEMA,
+        schema=record_schema(),
     )
-    batches = [records_to_batch(expected, RECORD_SCHEMA)] if expected else []
-    assert found.equals(pa.Table.from_batches(batches, schema=RECORD_SCHEMA))
+    batches = [records_to_batch(expected, record_schema())] if expected else []
+    assert found.equals(pa.Table.from_batches(batches, schema=record_schema()))

@@ -25,7 +25,7 @@ from logdex.kafka.log.log import Log
 from logdex.kafka.read.plan import ReadPlan
 from logdex.kafka.read.read_filter import ReadFilter
 from logdex.kafka.read.record_scan import KafkaScan
-from logdex.kafka.read.splits.split import SCAN_SCHEMA
+from logdex.kafka.read.splits.split import SCAN_COLUMNS
 from logdex.kafka.segment.log_segment import LogSegment
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 from tests.examples import examples
@@ -205,7 +205,7 @@ def test_splits_give_the_rows_of_the_filter(harm: str, seed: int) -> None:
                 expected = model(rows, wanted, snapshot)
                 assert of_plan(plan) == placed(expected), (wanted, split_bytes)
                 assert rows_of(iter(KafkaScan([snapshot], wanted).arrow_reader())) == placed(expected)
-                names = chance.sample(SCAN_SCHEMA.names, 3)
+                names = chance.sample(SCAN_COLUMNS, 3)
                 few = snapshot.plan_read(wanted, columns=names, split_bytes=split_bytes)
                 assert of_plan(few) == [{name: row[name] for name in names} for row in placed(expected)]
 

@@ -22,7 +22,7 @@ from logdex.kafka.batch import compression
 from logdex.kafka.batch.record import Compression, Record
 from logdex.kafka.batch.record_batch import decode_batch
 from logdex.kafka.columns import record_decoder
-from logdex.kafka.columns.record_columns import RECORD_SCHEMA, read_record_batches
+from logdex.kafka.columns.record_columns import RECORD_COLUMNS, read_record_batches, record_schema
 from logdex.kafka.columns.record_window import records_to_batch
 from logdex.kafka.scan.scanner import EndKind, ScanEnd
 from logdex.kernels.common.libraries import address_of
@@ -34,6 +34,8 @@ from tests.unit.kafka.batch.batch_bytes import batch, find_whole_batch, legacy, 
 _BYTES = st.none() | st.binary(max_size=6) | st.binary(min_size=30, max_size=200)
 _HEADERS = st.lists(st.tuples(st.binary(max_size=4), st.none() | st.binary(max_size=70)), max_size=3)
 _CODECS = st.sampled_from([0, 0, 1, 2, 3, 3, 4, 4])
+
+SCHEMA = record_schema()
 
 
 @st.composite
@@ -117,7 +119,7 @@ def scalar(data: bytes, *, skip_control: bool = False) -> tuple[list[Record], in
     return rows, bad
 
 
-def table(batches: Iterator[pa.RecordBatch], schema: pa.Schema = RECORD_SCHEMA) -> pa.Table:
+def table(batches: Iterator[pa.RecordBatch], schema: pa.Schema = SCHEMA) -> pa.Table:
     found = list(batches)
     for each in found:
         each.validate(full=True)
@@ -125,7 +127,7 @@ def table(batches: Iterator[pa.RecordBatch], schema: pa.Schema = RECORD_SCHEMA) 
     return pa.Table.from_batches(found, schema=schema)
 
 
-def expected(rows: list[Record], schema: pa.Schema = RECORD_SCHEMA) -> pa.Table:
+def expected(rows: list[Record], schema: pa.Schema = SCHEMA) -> pa.Table:
     return pa.Table.from_batches([records_to_batch(rows, schema)] if rows else [], schema=schema)
 
 
@@ -160,10 +162,10 @@ def test_what_the_scalar_refuses_is_refused(is_plain: bool, parts: list[bytes], 
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(st.lists(good_batches(), max_size=4), st.lists(st.sampled_from(RECORD_SCHEMA.names), unique=True, min_size=1))
+@given(st.lists(good_batches(), max_size=4), st.lists(st.sampled_from(RECORD_COLUMNS), unique=True, min_size=1))
 def test_only_the_columns_that_are_wanted(parts: list[bytes], names: list[str]) -> None:
     data = b"".join(parts)
-    schema = pa.schema([RECORD_SCHEMA.field(name) for name in names])
+    schema = pa.schema([SCHEMA.field(name) for name in names])
     found = table(read_record_batches(data, skip_control=False, columns=names), schema)
     assert found.equals(expected(scalar(data)[0], schema))
 

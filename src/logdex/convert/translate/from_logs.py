@@ -19,7 +19,7 @@ from logdex.convert.translate.to_rocketmq import MadeMessage, message_of
 from logdex.errors import LogdexError, UsageError
 from logdex.io.env import Env
 from logdex.jobs.tasks import Count
-from logdex.kafka.columns.record_columns import RECORD_SCHEMA
+from logdex.kafka.columns.record_columns import RECORD_COLUMNS
 from logdex.kafka.directory.log_dir import KafkaLogDir
 from logdex.kafka.directory.partition_files import is_log_directory
 from logdex.kafka.files.checkpoints import TopicPartition
@@ -67,7 +67,7 @@ def convert_logs(
 ) -> ConvertedLogs:
     """The task: puts the records of all partitions into a new store."""
     done = ConvertedLogs(f"{home}/{attempt}")
-    plan = source.plan(("topic", "partition", *RECORD_SCHEMA.names), {}, SPLIT_BYTES, env)
+    plan = source.plan(("topic", "partition", *RECORD_COLUMNS), {}, SPLIT_BYTES, env)
     done.losses += plan.losses
     done.notes += plan.notes
     done.size_bytes = plan.size_bytes
@@ -95,7 +95,7 @@ def _records(parts: list[LogPart], losses: list[str], count: Count, env: Env) ->
     for part in parts:
         place = TopicPartition(part.split.topic, part.split.partition)
         for batch in part.batches(losses.append, env):
-            for record in records_of(batch.select(RECORD_SCHEMA.names)):
+            for record in records_of(batch.select(RECORD_COLUMNS)):
                 made = message_of(record, place.topic, max(place.partition, 0))
                 yield made.store_timestamp_ms, place, record.offset, made
             count(len(batch), 0)

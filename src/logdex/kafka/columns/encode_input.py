@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from logdex.errors import UsageError
+from logdex.frames.arrow import pa, pc
 from logdex.kafka.batch.record import NO_TIMESTAMP
 from logdex.kernels.kafka.record_encode import Records
 from logdex.kernels.kafka.spans import Spans
@@ -17,8 +16,12 @@ SLICE_BYTES = 8 << 20
 """The approximate size of a slice. Where a column has several chunks, a slice that spans them is
 copied."""
 
-HEADERS_TYPE = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
 _NOTHING = Spans(0, 0, 0, 0)
+
+
+def headers_type() -> pa.DataType:
+    """Returns the type of a column of headers."""
+    return pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +51,6 @@ def fill_columns(table: pa.Table | pa.RecordBatch, now_ms: int) -> pa.Table | pa
     times = table.column(place)
     if pa.types.is_null(times.type):
         times = times.cast(pa.int64())
-    import pyarrow.compute as pc  # takes long, and readers import this module
-
     if times.type != pa.int64() or not (times.null_count or pc.min(times).as_py() == NO_TIMESTAMP):
         return table
     now = pa.scalar(now_ms, pa.int64())
@@ -75,8 +76,6 @@ def check_table(table: pa.Table | pa.RecordBatch) -> pa.Table:
         raise UsageError(f"column timestamp_ms is {table.schema.field('timestamp_ms').type}, it must be int64")
     if table.column("timestamp_ms").null_count:
         raise UsageError("column timestamp_ms has nulls", hint="use -1 for none")
-    import pyarrow.compute as pc
-
     least = pc.min(table.column("timestamp_ms")).as_py()
     if least is not None and least < NO_TIMESTAMP:
         raise UsageError(f"column timestamp_ms has {least}", hint="use -1 for none")
@@ -111,7 +110,7 @@ def read_slice(table: pa.Table, start: int, factor: int) -> RecordSlice:
 
 
 def _schema(table: pa.Table) -> pa.Schema:
-    types = {"key": pa.binary(), "value": pa.binary(), "timestamp_ms": pa.int64(), "headers": HEADERS_TYPE}
+    types = {"key": pa.binary(), "value": pa.binary(), "timestamp_ms": pa.int64(), "headers": headers_type()}
     return pa.schema([(name, types[name]) for name in table.column_names])
 
 

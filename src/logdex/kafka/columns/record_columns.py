@@ -7,22 +7,23 @@ callback and skipped.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
-import pyarrow as pa
 
 from logdex import limits
 from logdex.errors import OffsetOrderError, UnreadableError, UsageError, VanishedError
+from logdex.frames.arrow import pa
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.mapped.byte_array import ByteArray
 from logdex.io.mapped.mapping import take_unreadable
 from logdex.io.mapped.partly_loaded import loaded_part
 from logdex.io.record_lock import Identity
 from logdex.kafka.columns.read_order import OffsetRange, ReadOrder
-from logdex.kafka.columns.record_decoder import OnBadBatch, RecordDecoder
-from logdex.kafka.columns.record_window import RECORD_SCHEMA as RECORD_SCHEMA
+from logdex.kafka.columns.record_decoder import OnBadBatch, RecordDecoder, Rows
+from logdex.kafka.columns.record_window import RECORD_COLUMNS as RECORD_COLUMNS
+from logdex.kafka.columns.record_window import record_schema as record_schema
 from logdex.kafka.scan.resume import LogResume
 from logdex.kafka.scan.scan_window import scan_window
 from logdex.kafka.scan.scanner import EndKind, ScanEnd, end_at, reason_to_stop, whole_batches
@@ -51,33 +52,36 @@ def read_record_batches(
     path: str | None = None,
     identity: Identity | None = None,
     offsets: OffsetRange | None = None,
+    plain: bool = False,
     env: Env = DEFAULT_ENV,
 ) -> Generator[pa.RecordBatch, None, ScanEnd]:
     """Yields the records of the batches that begin in bytes [start, stop) as Arrow batches.
 
     The input is a .log file or bytes in memory, which errors call `path`. `start` is the first byte
-    of a batch. `columns` selects columns of `RECORD_SCHEMA`, in the given order; others are not
+    of a batch. `columns` selects columns of `RECORD_COLUMNS`, in the given order; others are not
     decoded. An Arrow batch has at most about `window_bytes` bytes of keys, of values and of
     headers, or one batch of the log. Memory is bounded by that and by the largest batch, which must
     not exceed `decompressed_size_bytes_max`. With `identity`, `VanishedError` is raised if another
     file has the path by now. With `offsets`, a batch whose offset contradicts its neighbours' or
-    that range is damaged too.
+    that range is damaged too. With `plain`, records that are decoded one by one come as
+    `PlainRecords`, with all fields.
 
     Raises `CorruptError` (after the records before it) for a damaged batch. With `on_bad_batch`,
     that is called with the error, and reading resumes at the next good batch. Returns the scan's
     end: where and why the good batches end.
     """
-    schema = _schema_of(columns)
+    names = _names_of(columns)
     with _open_data(path_or_data, identity, env) as data:
         name = path_or_data if isinstance(path_or_data, str) else path or "<bytes>"
         decoder = RecordDecoder(
             data,
             name,
-            schema,
+            names,
             skip_control=skip_control,
             window_bytes=window_bytes,
             on_bad_batch=on_bad_batch,
             size_bytes_max=decompressed_size_bytes_max,
+            plain=plain,
         )
         resume = LogResume(data, name, env)
         order = None if offsets is None else ReadOrder(data, name, offsets, env)
@@ -85,14 +89,12 @@ def read_record_batches(
         return (yield from _read(data, name, start, end, check_crc, decoder, resume, order))
 
 
-def _schema_of(columns: Iterable[str] | None) -> pa.Schema:
-    if columns is None:
-        return RECORD_SCHEMA
-    names = list(columns)
-    unknown = [name for name in names if name not in RECORD_SCHEMA.names]
+def _names_of(columns: Iterable[str] | None) -> Sequence[str]:
+    names = RECORD_COLUMNS if columns is None else tuple(columns)
+    unknown = [name for name in names if name not in RECORD_COLUMNS]
     if unknown:
-        raise UsageError(f"there is no column {unknown[0]!r}", hint=f"choose from {', '.join(RECORD_SCHEMA.names)}")
-    return pa.schema([RECORD_SCHEMA.field(name) for name in names])
+        raise UsageError(f"there is no column {unknown[0]!r}", hint=f"choose from {', '.join(RECORD_COLUMNS)}")
+    return names
 
 
 @contextmanager
@@ -117,7 +119,7 @@ def _read(
     decoder: RecordDecoder,
     resume: LogResume,
     order: ReadOrder | None,
-) -> Generator[pa.RecordBatch, None, ScanEnd]:
+) -> Generator[Rows, None, ScanEnd]:
     """Scans and decodes step by step; with a callback for errors, resumes after damage."""
     columns, crcs = make_batch_columns(_SCAN_BATCHES), crc_sources()
     addresses = batch_scan.ColumnAddresses._make([*(column.ctypes.data for column in columns), _SCAN_BATCHES])
@@ -163,7 +165,7 @@ def _decode_others(
     addresses: batch_scan.ColumnAddresses,
     count: int,
     wrong: list[tuple[int, OffsetOrderError]],
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[Rows]:
     """Decodes the first `count` batches without the wrong ones, and refuses these. Changes
     `columns`."""
     places = np.delete(np.arange(count), [place for place, _ in wrong])

@@ -3,20 +3,22 @@ decode."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
 from logdex import limits
 from logdex.errors import CorruptError
+from logdex.frames.arrow import pa
 from logdex.io.mapped.byte_array import ByteArray
 from logdex.io.mapped.mapping import require_readable
 from logdex.kafka.batch import compression as codecs
 from logdex.kafka.batch.record import Compression, Record
 from logdex.kafka.batch.record_batch import RecordBatch, decode_batch
-from logdex.kafka.columns.record_window import PER_BATCH_COLUMNS, RecordWindow, records_to_batch
+from logdex.kafka.columns.plain_records import PlainRecords
+from logdex.kafka.columns.record_window import PER_BATCH_COLUMNS, RecordWindow, records_to_batch, schema_of
 from logdex.kernels.compiled import add_plain_work, is_plain_quicker
 from logdex.kernels.kafka import record_decode as kernel
 from logdex.kernels.kafka.batch_columns import BatchColumns
@@ -26,6 +28,8 @@ from logdex.layout.kafka import BATCH_CODEC_MASK, BATCH_CONTROL, RECORD_BATCH
 
 OnBadBatch = Callable[[CorruptError], None]
 """Called with the error of a batch that is skipped."""
+
+Rows: TypeAlias = "pa.RecordBatch | PlainRecords"
 
 _WINDOW_BYTES_MIN = 1 << 12
 _WINDOW_BYTES_MAX = 1 << 30
@@ -43,30 +47,34 @@ _RECORD_US = 20
 
 
 class RecordDecoder:
-    """Decodes batches of the log `data`, in order. For one thread, because it has a zstd context.
+    """Decodes batches of the log `data`, in order, to the columns `names`. For one thread, because
+    it has a zstd context.
 
-    Rows accumulate in a window until it is full, so call `flush` at the end.
+    Rows accumulate in a window until it is full, so call `flush` at the end. With `plain`, what is
+    decoded record by record is yielded as `PlainRecords`.
     """
 
     def __init__(
         self,
         data: ByteArray,
         path: str,
-        schema: pa.Schema,
+        names: Sequence[str],
         *,
         skip_control: bool,
         window_bytes: int,
         on_bad_batch: OnBadBatch | None,
         size_bytes_max: int,
+        plain: bool = False,
     ) -> None:
         self._data = data
         self._path = path
-        self._schema = schema
+        self._names = names
+        self._plain = plain
         self._skip_control = skip_control
         self._window_bytes = min(max(window_bytes, _WINDOW_BYTES_MIN), _WINDOW_BYTES_MAX)
         self._on_bad_batch = on_bad_batch
         self._size_bytes_max = min(size_bytes_max, limits.BATCH_SIZE_BYTES_MAX)
-        self._needs_pieces = bool(set(schema.names) & PER_BATCH_COLUMNS)
+        self._needs_pieces = bool(set(names) & PER_BATCH_COLUMNS)
         self._decompressors = Decompressors()
         self._arena = np.empty(_ARENA_BYTES + kernel.SLACK, np.uint8)
         self._given: ByteArray | None = None
@@ -75,7 +83,7 @@ class RecordDecoder:
         self._single_bytes = 0
         self._headers = 0
         self._state = np.zeros(kernel.STATE_SIZE, np.int64)
-        self._window = RecordWindow(schema, 0, 0, 0)
+        self._window: RecordWindow | None = None
         self._sources = self._make_sources()
 
     @property
@@ -83,7 +91,7 @@ class RecordDecoder:
         """Whether bad batches are skipped."""
         return self._on_bad_batch is not None
 
-    def decode(self, columns: BatchColumns, addresses: ColumnAddresses, count: int) -> Iterator[pa.RecordBatch]:
+    def decode(self, columns: BatchColumns, addresses: ColumnAddresses, count: int) -> Iterator[Rows]:
         """Decodes the first `count` batches of `columns`, whose arrays are at `addresses`."""
         self._read_from, self._read_to = (int(columns.position[0]), _end(columns, count - 1)) if count else (0, 0)
         if count and is_plain_quicker() and columns.count[:count].min() >= 0 and columns.count[:count].sum() <= _FEW:
@@ -93,15 +101,17 @@ class RecordDecoder:
         state[kernel.NEXT] = state[kernel.GIVEN] = 0
         while True:
             first = int(state[kernel.NEXT])
+            if self._window is None:
+                self._window = RecordWindow(schema_of(self._names), 0, 0, 0)
             kernel.decode_batches(count, addresses, self._window.targets, self._sources, state.ctypes.data)
             batch, reason = int(state[kernel.NEXT]), int(state[kernel.REASON])
             if self._needs_pieces and batch > first:
-                self._note(columns, first, batch)
+                self._note(self._window, columns, first, batch)
             if reason == kernel.DONE:
                 require_readable(self._data, self._read_from, self._read_to)
                 return
             if reason in (kernel.FULL, kernel.HEADERS_FULL):
-                yield from self._make_room(reason)
+                yield from self._make_room(self._window, reason)
                 continue
             try:
                 if reason == kernel.PLEASE_GIVE:
@@ -117,7 +127,7 @@ class RecordDecoder:
             state[kernel.NEXT] = batch + 1
             state[kernel.GIVEN] = 0
 
-    def _decode_few(self, columns: BatchColumns, count: int) -> Iterator[pa.RecordBatch]:
+    def _decode_few(self, columns: BatchColumns, count: int) -> Iterator[Rows]:
         """Decodes a few batches record by record, without the kernel, and yields them at once."""
         for batch in range(count):
             if self._skip_control and columns.magic[batch] == 2 and columns.attributes[batch] & BATCH_CONTROL:
@@ -130,20 +140,20 @@ class RecordDecoder:
             add_plain_work(_RECORD_US * int(columns.count[batch]))
         yield from self.flush()
 
-    def flush(self) -> Iterator[pa.RecordBatch]:
+    def flush(self) -> Iterator[Rows]:
         """Yields the rows that were decoded but not yet yielded, and empties the window. Raises
         `UnreadableError` if the file was truncated while the last batches were decoded."""
         require_readable(self._data, self._read_from, self._read_to)
         if self._single:
-            yield records_to_batch(self._single, self._schema)
+            yield PlainRecords(self._single) if self._plain else records_to_batch(self._single, schema_of(self._names))
             self._single, self._single_bytes = [], 0
         state = self._state
-        if state[kernel.ROWS]:
+        if state[kernel.ROWS] and self._window is not None:
             yield self._window.to_batch(state)
         state[kernel.ROWS : kernel.GIVEN] = 0
-        self._window = RecordWindow(self._schema, 0, 0, 0)
+        self._window = None
 
-    def refuse(self, error: CorruptError) -> Iterator[pa.RecordBatch]:
+    def refuse(self, error: CorruptError) -> Iterator[Rows]:
         """Passes an error to the callback; without one, raises it after the records before it."""
         if self._on_bad_batch is None:
             yield from self.flush()
@@ -163,27 +173,27 @@ class RecordDecoder:
             skip_control=int(self._skip_control),
         )
 
-    def _note(self, columns: BatchColumns, first: int, batch: int) -> None:
+    def _note(self, window: RecordWindow, columns: BatchColumns, first: int, batch: int) -> None:
         """Records the header fields of batches [first, batch) for all their records."""
         these = slice(first, batch)
         counts, attributes = columns.count[these].copy(), columns.attributes[these].copy()
         if self._skip_control:
             counts[attributes & BATCH_CONTROL != 0] = 0
         others = (columns.leader_epoch, columns.producer_id, columns.producer_epoch)
-        self._window.note_batches(counts, attributes, *(column[these].copy() for column in others))
+        window.note_batches(counts, attributes, *(column[these].copy() for column in others))
 
-    def _make_room(self, reason: int) -> Iterator[pa.RecordBatch]:
+    def _make_room(self, window: RecordWindow, reason: int) -> Iterator[Rows]:
         """Yields the window's rows and makes a new one, with room for at least the next batch."""
         state = self._state
         if reason == kernel.HEADERS_FULL:
             # a window exceeds its header limit only for a batch that is alone in it
             most = self._window_bytes // 8
-            more = max(4 * self._window.headers, _HEADERS)
+            more = max(4 * window.headers, _HEADERS)
             self._headers = max(self._headers, min(more, most) if state[kernel.ROWS] else more)
         rows = max(self._window_bytes // _BYTES_PER_ROW, int(state[kernel.NEED_ROWS]))
         size = max(self._window_bytes, int(state[kernel.NEED_BYTES]))
         yield from self.flush()
-        self._window = RecordWindow(self._schema, rows, size, self._headers)
+        self._window = RecordWindow(schema_of(self._names), rows, size, self._headers)
 
     def _batch(self, columns: BatchColumns, batch: int) -> RecordBatch:
         """Batch `batch` of the columns as a `RecordBatch`."""
@@ -212,7 +222,7 @@ class RecordDecoder:
         self._state[kernel.GIVEN] = self._given.ctypes.data
         self._state[kernel.GIVEN_SIZE] = plain.size
 
-    def _take_records(self, batch: RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _take_records(self, batch: RecordBatch) -> Iterator[Rows]:
         """Decodes a batch record by record, into Arrow batches of its own."""
         records = list(batch.records(size_bytes_max=self._size_bytes_max))
         size = sum(len(record.key or b"") + len(record.value or b"") for record in records)

@@ -3,41 +3,51 @@ batch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
+from logdex.frames.arrow import pa
 from logdex.kafka.batch.record import Record, TimestampType
 from logdex.kafka.batch.record_format import header_key_bytes
 from logdex.kernels.kafka import record_decode as kernel
 from logdex.layout.kafka import BATCH_CONTROL, BATCH_LOG_APPEND_TIME, BATCH_TRANSACTIONAL
 
-_HEADER_TYPE = pa.struct([pa.field("key", pa.binary(), nullable=False), pa.field("value", pa.binary())])
 _TIMESTAMP_TYPES = tuple(kind.value for kind in TimestampType)
 
-RECORD_SCHEMA = pa.schema(
-    [
-        pa.field("offset", pa.int64(), nullable=False),
-        pa.field("timestamp_ms", pa.int64(), nullable=False),
-        pa.field("timestamp_type", pa.dictionary(pa.int8(), pa.string()), nullable=False),
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-        pa.field("headers", pa.list_(pa.field("item", _HEADER_TYPE, nullable=False)), nullable=False),
-        pa.field("leader_epoch", pa.int32(), nullable=False),
-        pa.field("producer_id", pa.int64(), nullable=False),
-        pa.field("producer_epoch", pa.int16(), nullable=False),
-        pa.field("sequence", pa.int32(), nullable=False),
-        pa.field("is_transactional", pa.bool_(), nullable=False),
-        pa.field("is_control", pa.bool_(), nullable=False),
-    ]
+RECORD_COLUMNS = (
+    *("offset", "timestamp_ms", "timestamp_type", "key", "value", "headers"),
+    *("leader_epoch", "producer_id", "producer_epoch", "sequence", "is_transactional", "is_control"),
 )
 """The columns of a record. -1 means none.
 
 `timestamp_type` and those from `leader_epoch` on, except `sequence`, are fields of its batch.
 """
+
+
+def _header_type() -> pa.DataType:
+    return pa.struct([pa.field("key", pa.binary(), nullable=False), pa.field("value", pa.binary())])
+
+
+@cache
+def record_schema() -> pa.Schema:
+    """Returns the schema of `RECORD_COLUMNS`."""
+    types = (
+        *(pa.int64(), pa.int64(), pa.dictionary(pa.int8(), pa.string()), pa.binary(), pa.binary()),
+        pa.list_(pa.field("item", _header_type(), nullable=False)),
+        *(pa.int32(), pa.int64(), pa.int16(), pa.int32(), pa.bool_(), pa.bool_()),
+    )
+    named = zip(RECORD_COLUMNS, types, strict=True)
+    return pa.schema([pa.field(name, kind, nullable=name in ("key", "value")) for name, kind in named])
+
+
+def schema_of(names: Iterable[str]) -> pa.Schema:
+    """Returns the schema of some of `RECORD_COLUMNS`, in the given order."""
+    return pa.schema([record_schema().field(name) for name in names])
+
 
 _PER_BATCH = ("leader_epoch", "producer_id", "producer_epoch")
 PER_BATCH_COLUMNS = frozenset((*_PER_BATCH, "timestamp_type", "is_transactional", "is_control"))
@@ -117,7 +127,7 @@ class RecordWindow:
         count = int(state[kernel.HEADERS])
         keys = self._bytes("header_key", count, 0)
         values = self._bytes("header_value", count, int(state[kernel.HEADER_NULLS]))
-        structs = pa.Array.from_buffers(_HEADER_TYPE, count, [None], 0, children=[keys, values])
+        structs = pa.Array.from_buffers(_header_type(), count, [None], 0, children=[keys, values])
         return pa.Array.from_buffers(kind, rows, [None, self._buffers["header_ends"]], 0, children=[structs])
 
 

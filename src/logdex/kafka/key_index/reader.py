@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from logdex import limits
 from logdex.errors import CorruptError, CrcMismatchError, TruncatedError, UnsupportedLayoutError, UsageError
+from logdex.frames.arrow import pa
 from logdex.io.env import DEFAULT_ENV, Env, MappedBytes
 from logdex.io.mapped.mapping import require_no_faults, require_readable
 from logdex.io.path_look import StrPath

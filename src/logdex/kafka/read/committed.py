@@ -13,12 +13,12 @@ that a reader skips.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from logdex.errors import LogdexError
+from logdex.frames.arrow import pa
 from logdex.kafka.batch.record_batch import RecordBatch
 from logdex.kafka.read.scan_state import position_of, walk_from
 from logdex.kafka.scan.scanner import BatchScanner, BatchWindow, EndKind
@@ -29,9 +29,6 @@ from logdex.kernels.common.crc32c import CrcSources, crc_sources
 from logdex.kernels.kafka.batch_columns import BatchColumns, Int64s, pick_columns
 from logdex.kernels.kafka.batch_scan import batch_crc
 from logdex.layout.kafka import BATCH_CONTROL, BATCH_TRANSACTIONAL, CONTROL_ABORT, CONTROL_COMMIT
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _WINDOW_BATCHES = 1024
 _NO_RECORD = -1

@@ -18,7 +18,7 @@ from logdex.errors import CorruptError, LogdexError, MissingFileError
 from logdex.io.env import Env
 from logdex.io.path_look import StrPath
 from logdex.kafka.batch.record import Record
-from logdex.kafka.columns.record_columns import RECORD_SCHEMA
+from logdex.kafka.columns.record_columns import RECORD_COLUMNS
 from logdex.kafka.files.file_names import KEY_INDEX_SUFFIX
 from logdex.kafka.key_index.reader import KeyIndex
 from logdex.kafka.read.prune import SegmentPart, prune_segment
@@ -151,7 +151,7 @@ class _SegmentScan:
         )
         segment = self.segment
         read = split.read(
-            RECORD_SCHEMA.names, env=segment.env, identity=segment.log.identity, on_bad_batch=self.on_bad_batch
+            RECORD_COLUMNS, env=segment.env, identity=segment.log.identity, on_bad_batch=self.on_bad_batch, plain=True
         )
         batches = [*read]
         for batch in reversed(batches):

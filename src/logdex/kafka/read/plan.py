@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-import pyarrow as pa
-
 from logdex.errors import UsageError, VanishedError
+from logdex.frames.arrow import pa
 from logdex.jobs.read_plan import ReadPlanBase
 from logdex.kafka.read.committed import NOTHING_ABORTED, AbortedTransactions, find_aborted
 from logdex.kafka.read.log_read import READ_COMMITTED
@@ -45,7 +44,7 @@ def plan_read(
     columns: Iterable[str] | None = None,
     split_bytes: int | None = None,
 ) -> ReadPlan:
-    """Returns the plan for a filter and some columns of `SCAN_SCHEMA` (None: all).
+    """Returns the plan for a filter and some columns of `SCAN_COLUMNS` (None: all).
 
     `split_bytes` cuts larger segments into parts of about that size; None leaves them whole.
     """

@@ -8,22 +8,24 @@ Source: Kafka's consumer, for isolation; ``docs/formats/kafka-record-batch.md``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
-import pyarrow as pa
 
 from logdex.errors import CorruptError, VanishedError
+from logdex.frames.arrow import pa
 from logdex.frames.conditions import Conditions
 from logdex.frames.scan_frames import ScanFrames
 from logdex.jobs.look_again import LOOKS_MAX
 from logdex.jobs.reports import Progress
 from logdex.kafka.batch.record import Header, Record, TimestampType
 from logdex.kafka.batch.record_format import header_key_of
-from logdex.kafka.columns.record_columns import RECORD_SCHEMA
+from logdex.kafka.columns.plain_records import PlainRecords
+from logdex.kafka.columns.record_columns import RECORD_COLUMNS
+from logdex.kafka.columns.record_decoder import Rows
 from logdex.kafka.read.narrow import narrowed
 from logdex.kafka.read.plan import splits_of
 from logdex.kafka.read.prune import ReadPartition
@@ -107,6 +109,7 @@ class KafkaScan(ScanFrames, Generic[Partition]):
     """The partitions that a broker deleted before they were read to their end."""
     _last_offset: int | None = None
     """The last offset that was read, if the next records follow it directly in the log."""
+    _plain: bool = False
     _reached: int = 0
     """All records of the partition below this offset were read, or are not wanted."""
 
@@ -135,21 +138,21 @@ class KafkaScan(ScanFrames, Generic[Partition]):
 
     def items(self) -> Iterator[tuple[Partition, Record]]:
         """Yields the records, each with its partition."""
-        for partition, batch in self.batches():
+        for partition, batch in self._batches(RECORD_COLUMNS, plain=True):
             for record in records_of(batch):
                 yield partition, record
 
     def batches(self) -> Iterator[tuple[Partition, pa.RecordBatch]]:
-        """Yields the records as Arrow batches with the columns of `RECORD_SCHEMA`, each with its
+        """Yields the records as Arrow batches with the columns of `RECORD_COLUMNS`, each with its
         partition. None is empty."""
-        return self._batches(RECORD_SCHEMA.names)
+        return self._batches(RECORD_COLUMNS)
 
     def arrow_reader(self, columns: Iterable[str] | None = None) -> pa.RecordBatchReader:
-        """Returns the records with the given columns of `SCAN_SCHEMA`, as `to_arrow` does."""
+        """Returns the records with the given columns of `SCAN_COLUMNS`, as `to_arrow` does."""
         schema = schema_of(columns)
         batches = (
             with_place(batch, schema, partition.topic, partition.partition)
-            for partition, batch in self._batches([name for name in schema.names if name in RECORD_SCHEMA.names])
+            for partition, batch in self._batches([name for name in schema.names if name in RECORD_COLUMNS])
         )
         return pa.RecordBatchReader.from_batches(schema, batches)
 
@@ -170,9 +173,10 @@ class KafkaScan(ScanFrames, Generic[Partition]):
         return KafkaScan([each for each, _ in kept], kept[0][1], None, self.progress)
 
     # -- reading ----------------------------------------------------------------------------------
-    def _batches(self, names: list[str]) -> Iterator[tuple[Partition, pa.RecordBatch]]:
-        """Yields batches with the columns `names` and those that the filter needs. None is
-        empty."""
+    def _batches(self, names: Sequence[str], *, plain: bool = False) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+        """Yields batches with the columns `names` and those that the filter needs. None is empty.
+        With `plain`, a few records may come as `PlainRecords`, so that PyArrow is not needed."""
+        self._plain = plain
         for partition in self.partitions:
             if self.limit is not None and self.rows >= self.limit:
                 return
@@ -181,7 +185,7 @@ class KafkaScan(ScanFrames, Generic[Partition]):
                 if self.limit is not None and self.rows >= self.limit:
                     return
 
-    def _looking_again(self, partition: Partition, names: list[str]) -> Iterator[pa.RecordBatch]:
+    def _looking_again(self, partition: Partition, names: Sequence[str]) -> Iterator[Rows]:
         """Yields the batches of a partition. Where a broker has removed or replaced a segment since
         the partition was listed, the partition is listed again, and reading goes on with the next
         offset."""
@@ -214,7 +218,7 @@ class KafkaScan(ScanFrames, Generic[Partition]):
             self.deleted.append(partition)
             return None
 
-    def _of_partition(self, partition: ReadPartition, wanted: ReadFilter, names: list[str]) -> Iterator[pa.RecordBatch]:
+    def _of_partition(self, partition: ReadPartition, wanted: ReadFilter, names: Sequence[str]) -> Iterator[Rows]:
         places = {segment.base_offset: place for place, segment in enumerate(partition.segments)}
         last_place, self._last_offset = -1, None
         for split in splits_of(partition, wanted):
@@ -225,14 +229,15 @@ class KafkaScan(ScanFrames, Generic[Partition]):
             yield from self._of_split(split, names, partition, partition.segments[place])
 
     def _of_split(
-        self, split: ReadSplit, names: list[str], partition: ReadPartition, segment: LogSegment
-    ) -> Iterator[pa.RecordBatch]:
+        self, split: ReadSplit, names: Sequence[str], partition: ReadPartition, segment: LogSegment
+    ) -> Iterator[Rows]:
         read = split.read(
             names,
             env=partition.env,
             identity=segment.log.identity,
             on_bad_batch=self.problems.append,
             on_offsets=self._passed,
+            plain=self._plain,
         )
         with closing(read):
             while True:
@@ -268,8 +273,10 @@ class KafkaScan(ScanFrames, Generic[Partition]):
             self.progress(self._read_rows, self._read_bytes)
 
 
-def records_of(batch: pa.RecordBatch) -> Iterator[Record]:
-    """Yields the rows of an Arrow batch with all columns of `RECORD_SCHEMA`, as objects."""
+def records_of(batch: Rows) -> Iterator[Record]:
+    """Yields the rows of a batch with all columns of `RECORD_COLUMNS`, as objects."""
+    if isinstance(batch, PlainRecords):
+        return iter(batch.records)
     kinds = batch.column("timestamp_type")
     known = [_TIMESTAMP_TYPES[name] for name in kinds.dictionary.to_pylist()]
     lists = {"timestamp_type": [known[place] for place in kinds.indices.to_pylist()], "headers": _headers(batch)}

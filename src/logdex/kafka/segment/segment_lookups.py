@@ -15,6 +15,7 @@ import numpy as np
 
 from logdex.errors import CorruptError
 from logdex.io.env import Env
+from logdex.kafka.columns.record_columns import read_record_batches
 from logdex.kafka.scan.resume import LogResume
 from logdex.kafka.scan.scanner import WINDOW_BATCHES, BatchScanner, EndKind
 from logdex.kafka.segment.file_records import FileRecords, LogOffsetPosition, TimestampAndOffset
@@ -132,8 +133,6 @@ def _find_in_run(
 
 def _records(segment: SearchedSegment, start: int, stop: int) -> tuple[Int64s, Int64s]:
     """The timestamps and offsets of all records in bytes [start, stop) of the .log."""
-    from logdex.kafka.columns.record_columns import read_record_batches  # brings PyArrow
-
     names = ["timestamp_ms", "offset"]
     read = read_record_batches(
         segment.log.path, start=start, stop=stop, columns=names, check_crc=False, skip_control=False, env=segment.env

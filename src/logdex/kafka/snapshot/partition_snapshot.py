@@ -10,7 +10,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import Self, Unpack
 
 from logdex.errors import LogdexError, MissingFileError, NotAStoreError, StorageError, UsageError, VanishedError
 from logdex.frames.opened_log import OpenedLog
@@ -29,8 +29,11 @@ from logdex.kafka.directory.partition_files import (
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind, require_kafka
 from logdex.kafka.files.file_names import LEADER_EPOCH_CHECKPOINT
 from logdex.kafka.read import log_read, time_lookup
+from logdex.kafka.read.key_query import query_key, require_key_index_dir
 from logdex.kafka.read.log_read import READ_BYTES, READ_COMMITTED, READ_UNCOMMITTED, LogView
+from logdex.kafka.read.plan import ReadPlan, plan_read
 from logdex.kafka.read.read_filter import OFFSET_MAX, FilterOptions, ReadFilter, filter_of
+from logdex.kafka.read.record_scan import KafkaScan
 from logdex.kafka.read.scan_state import find_end, load_producers
 from logdex.kafka.read.steady import PartitionView, steadily
 from logdex.kafka.scan.scanner import EndKind, ScanEnd
@@ -40,15 +43,9 @@ from logdex.kafka.settings.log_config import LogConfig, LogSettings, make_config
 from logdex.kafka.snapshot.directory_look import DirectoryLook
 from logdex.kafka.state.leader_epochs import EpochEntry, LeaderEpochs
 from logdex.kafka.state.producer_state import ProducerStates
-from logdex.kernels.compiled import LazyModule
 from logdex.primitives.shown import counted, repr_of
 from logdex.primitives.text import to_bytes
 from logdex.primitives.wrong_questions import require_counts, require_times
-
-if TYPE_CHECKING:
-    from logdex.kafka.read import key_query, plan, record_scan
-else:  # they bring PyArrow
-    key_query, plan, record_scan = (LazyModule(f"logdex.kafka.read.{n}") for n in ("key_query", "plan", "record_scan"))
 
 Key = str | bytes
 
@@ -75,11 +72,13 @@ class PartitionSnapshot(OpenedLog[Record]):
         **settings: Unpack[LogSettings],
     ) -> None:
         self.env = env or DEFAULT_ENV
-        self._found = found = require_kafka(path, env=self.env)
+        found = require_kafka(path, env=self.env)
         if found.kind is KafkaPathKind.LOG_DIR:
             raise NotAStoreError("a log directory, not one partition", path=found.path, hint="open a LogDirSnapshot")
+        self._found = found
         self.config = make_config(config, settings)
-        self.path, self.directory = found.path, partition_directory(found)
+        self.path = found.path
+        self.directory = partition_directory(found)
         self._name = named = partition_name(found, self.env)
         self.topic, self.partition, self.mark = named.topic, named.partition, named.mark
         self._lock = threading.RLock()
@@ -94,8 +93,9 @@ class PartitionSnapshot(OpenedLog[Record]):
     def _load(self) -> None:
         self.problems: list[LogdexError] = []
         modified_ns = self.env.modified_ns(self.directory)
-        self.segments = open_segments(self._found, self.config, self.env, self._files)
-        self._look = DirectoryLook(self.directory, self.segments, modified_ns, self.env)
+        segments = open_segments(self._found, self.config, self.env, self._files)
+        self._look = DirectoryLook(self.directory, segments, modified_ns, self.env)
+        self.segments = segments
         self.checkpoints = Checkpoints()
         if self._found.kind is not KafkaPathKind.LOG:
             self.checkpoints = read_checkpoints(self.directory, self._name, self.problems, self.env)
@@ -244,21 +244,21 @@ class PartitionSnapshot(OpenedLog[Record]):
         limit: int | None = None,
         progress: Progress | None = None,
         **wanted: Unpack[FilterOptions],
-    ) -> record_scan.KafkaScan[PartitionSnapshot]:
+    ) -> KafkaScan[PartitionSnapshot]:
         """Returns a scan of the records in log order that pass the filter (see `ReadFilter`).
         Raises `UsageError` for a `topic` or `partition` other than this one, and for a negative
         `limit`."""
         mine = (topic is None or topic == self.topic) and (partition is None or partition == self.partition)
         if not mine:
             raise UsageError(f"{self.path} is {self.name}", hint="leave out topic and partition")
-        return record_scan.KafkaScan([self], filter_of(wanted), limit, progress)
+        return KafkaScan([self], filter_of(wanted), limit, progress)
 
     def plan_read(
         self, wanted: ReadFilter, *, columns: Iterable[str] | None = None, split_bytes: int | None = None
-    ) -> plan.ReadPlan:
+    ) -> ReadPlan:
         """Returns the plan of what to read for a filter, in splits that can be read independently
         (see `logdex.kafka.read.plan`)."""
-        return plan.plan_read([self], wanted, columns=columns, split_bytes=split_bytes)
+        return plan_read([self], wanted, columns=columns, split_bytes=split_bytes)
 
     def read(
         self,
@@ -321,7 +321,7 @@ class PartitionSnapshot(OpenedLog[Record]):
         """
         require_times(begin_ms, end_ms)
         require_counts(max=max)
-        home = key_query.require_key_index_dir(key_index_dir, self.env)
+        home = require_key_index_dir(key_index_dir, self.env)
         found = self.iter_query(key, begin_ms, end_ms, key_index_dir=home, problems=problems)
         return [*islice(found, max)]
 
@@ -337,7 +337,7 @@ class PartitionSnapshot(OpenedLog[Record]):
         """Yields the records of `query` one by one."""
         tell = None if problems is None else problems.append
         wanted = ReadFilter(key=to_bytes(key), begin_ms=begin_ms, end_ms=end_ms)
-        return key_query.query_key(self, wanted, key_index_dir=key_index_dir, on_bad_batch=tell, on_bad_index=tell)
+        return query_key(self, wanted, key_index_dir=key_index_dir, on_bad_batch=tell, on_bad_index=tell)
 
     # -- the snapshot as a whole ------------------------------------------------------------------
     def listed_again(self) -> PartitionSnapshot:

@@ -92,4 +92,5 @@ def test_on_another_system_the_code_is_compiled(monkeypatch: pytest.MonkeyPatch,
 def _call(code: kept_code.Code) -> int | None:
     import ctypes
 
-    return ctypes.CFUNCTYPE(ctypes.c_void_p)(code.address)()
+    found: int | None = ctypes.CFUNCTYPE(ctypes.c_void_p)(code.address)()
+    return found

@@ -5,16 +5,19 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from logdex.errors import CorruptError, UsageError, VanishedError
+from logdex.frames.arrow import pa, pc
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.record_lock import Identity
+from logdex.kafka.columns.plain_records import PlainRecords
 from logdex.kafka.columns.read_order import OffsetRange
-from logdex.kafka.columns.record_columns import RECORD_SCHEMA, read_record_batches
+from logdex.kafka.columns.record_columns import RECORD_COLUMNS, read_record_batches, record_schema
+from logdex.kafka.columns.record_decoder import Rows
 from logdex.kafka.read.committed import NOTHING_ABORTED, AbortedTransactions
 from logdex.kafka.read.read_filter import OFFSET_MAX, ReadFilter
 from logdex.kafka.read.splits.split_again import parts_now
@@ -25,26 +28,26 @@ from logdex.kernels.kafka.batch_columns import Int64s
 OnBadBatch = Callable[[CorruptError], None]
 OnOffsets = Callable[[Int64s], None]
 
-SCAN_SCHEMA = pa.schema(
-    [
-        pa.field("topic", pa.dictionary(pa.int32(), pa.string()), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),
-        *RECORD_SCHEMA,
-    ]
-)
+_PLACE = ("topic", "partition")
+SCAN_COLUMNS = (*_PLACE, *RECORD_COLUMNS)
 """The columns of a read: the place of a record, and its fields."""
 
-_PLACE = ("topic", "partition")
+
+@cache
+def scan_schema() -> pa.Schema:
+    """Returns the schema of `SCAN_COLUMNS`."""
+    topic = pa.field("topic", pa.dictionary(pa.int32(), pa.string()), nullable=False)
+    return pa.schema([topic, pa.field("partition", pa.int32(), nullable=False), *record_schema()])
 
 
 def schema_of(columns: Iterable[str] | None) -> pa.Schema:
-    """Returns `SCAN_SCHEMA` with some columns, in the given order; None: all. Raises `UsageError`
-    for an unknown one."""
-    names = SCAN_SCHEMA.names if columns is None else list(columns)
-    unknown = [name for name in names if name not in SCAN_SCHEMA.names]
+    """Returns the schema of some of `SCAN_COLUMNS`, in the given order; None: all. Raises
+    `UsageError` for an unknown one."""
+    names = SCAN_COLUMNS if columns is None else list(columns)
+    unknown = [name for name in names if name not in SCAN_COLUMNS]
     if unknown:
-        raise UsageError(f"no column {unknown[0]!r}", hint=f"choose from {', '.join(SCAN_SCHEMA.names)}")
-    return pa.schema([SCAN_SCHEMA.field(name) for name in names])
+        raise UsageError(f"no column {unknown[0]!r}", hint=f"choose from {', '.join(SCAN_COLUMNS)}")
+    return pa.schema([scan_schema().field(name) for name in names])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,11 +172,12 @@ class ReadSplit:
         identity: Identity | None = None,
         on_bad_batch: OnBadBatch | None = None,
         on_offsets: OnOffsets | None = None,
-    ) -> Generator[pa.RecordBatch, None, ScanEnd | None]:
-        """Yields batches as `to_batches` does, with the columns `names` of `RECORD_SCHEMA`, then
+        plain: bool = False,
+    ) -> Generator[Rows, None, ScanEnd | None]:
+        """Yields batches as `to_batches` does, with the columns `names` of `RECORD_COLUMNS`, then
         those that the filter needs. `on_offsets` is called with the offsets of all records that are
-        read, before the filter. Raises `VanishedError` if the .log is not the file `identity` by
-        now."""
+        read, before the filter. `plain` is that of `read_record_batches`. Raises `VanishedError` if
+        the .log is not the file `identity` by now."""
         columns = list(names)
         read = read_record_batches(
             self.path,
@@ -184,6 +188,7 @@ class ReadSplit:
             on_bad_batch=on_bad_batch,
             identity=identity,
             offsets=OffsetRange(self.base_offset, None if self.next_offset > OFFSET_MAX else self.next_offset),
+            plain=plain,
             env=env,
         )
         while True:
@@ -209,7 +214,7 @@ class ReadSplit:
         needed |= set() if wanted.key is None else {"key"}
         return needed | ({"producer_id", "is_transactional"} if self.aborted else set())
 
-    def _kept(self, batch: pa.RecordBatch, offsets: Int64s) -> pa.RecordBatch:
+    def _kept(self, batch: Rows, offsets: Int64s) -> Rows:
         """Returns the wanted rows of a batch."""
         wanted = self.filter
         keep: npt.NDArray[np.bool_] = (offsets >= self.offset) & (offsets < self.end_offset)
@@ -220,13 +225,20 @@ class ReadSplit:
         if wanted.end_ms is not None:
             keep &= batch.column("timestamp_ms").to_numpy() <= wanted.end_ms
         if wanted.key is not None:
-            import pyarrow.compute as pc  # takes long, and few reads need it
-
-            matches = pc.equal(batch.column("key"), pa.scalar(wanted.key, pa.binary()))
-            keep &= pc.fill_null(matches, False).to_numpy(zero_copy_only=False)
+            keep &= _has_key(batch, wanted.key)
         if self.aborted:
             keep &= ~self.aborted.rows(batch)
-        return batch if keep.all() else batch.filter(pa.array(keep))
+        if keep.all():
+            return batch
+        return batch.filter(keep if isinstance(batch, PlainRecords) else pa.array(keep))
+
+
+def _has_key(batch: Rows, key: bytes) -> npt.NDArray[np.bool_]:
+    if isinstance(batch, PlainRecords):
+        return np.array([record.key == key for record in batch.records])
+    matches = pc.equal(batch.column("key"), pa.scalar(key, pa.binary()))
+    found: npt.NDArray[np.bool_] = pc.fill_null(matches, False).to_numpy(zero_copy_only=False)
+    return found
 
 
 def with_place(batch: pa.RecordBatch, schema: pa.Schema, topic: str, partition: int) -> pa.RecordBatch:

@@ -11,20 +11,17 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from logdex import limits
 from logdex.errors import CorruptError
 from logdex.kafka.batch.record_batch import decode_batch
 from logdex.kafka.columns.record_decoder import RecordDecoder
-from logdex.kafka.columns.record_window import RECORD_SCHEMA
 from logdex.kafka.scan.scanner import BatchWindow
 from logdex.kafka.verify.checks import RESTORE_BATCH, Collector
 from logdex.kernels.kafka.batch_columns import BatchColumns, Int64s, pick_columns
 from logdex.kernels.kafka.batch_scan import ColumnAddresses
 from logdex.layout.kafka import MAGIC_V2
 
-_SCHEMA = pa.schema([RECORD_SCHEMA.field("offset")])
 _WINDOW_BYTES = 16 << 20
 
 
@@ -55,7 +52,7 @@ def _decode(window: BatchWindow, refuse: object) -> Int64s:
     decoder = RecordDecoder(
         window.data,
         window.path,
-        _SCHEMA,
+        ("offset",),
         skip_control=False,
         window_bytes=_WINDOW_BYTES,
         on_bad_batch=refuse,  # type: ignore[arg-type]
@@ -67,7 +64,7 @@ def _decode(window: BatchWindow, refuse: object) -> Int64s:
     parts += decoder.flush()
     if not parts:
         return np.empty(0, np.int64)
-    return np.concatenate([part.column(0).to_numpy() for part in parts])
+    return np.concatenate([part.column("offset").to_numpy() for part in parts])
 
 
 def _check_offsets(window: BatchWindow, offsets: Int64s, counts: Int64s, out: Collector) -> None:

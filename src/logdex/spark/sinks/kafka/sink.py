@@ -16,7 +16,7 @@ from logdex.convert.columns.rows import require_columns, times_ms, topics_of, ty
 from logdex.errors import UsageError
 from logdex.formats import FORMATS
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.kafka.columns.encode_input import HEADERS_TYPE
+from logdex.kafka.columns.encode_input import headers_type
 from logdex.kafka.directory.log_lock import DirectoryLock
 from logdex.kafka.files.file_names import parse_partition_dir
 from logdex.kafka.log.log import Log
@@ -27,7 +27,7 @@ from logdex.spark.sources.options import Options, format_settings
 
 FORMAT = FORMATS["kafka"]
 OPTIONS = (*SINK_OPTIONS, "compression", "partitions", *format_settings(FORMAT))
-_KINDS = {"key": pa.binary(), "value": pa.binary(), "partition": pa.int32(), "headers": HEADERS_TYPE}
+_KINDS = {"key": pa.binary(), "value": pa.binary(), "partition": pa.int32(), "headers": headers_type()}
 TAKEN = ("topic", *_KINDS, "timestamp")
 IGNORED = (
     *("offset", "timestampType", "producerId", "producerEpoch", "sequence", "leaderEpoch"),
@@ -71,7 +71,7 @@ class LogDirSink:
                 "timestamp_ms": times_ms(batch, "timestamp", now_ms),
             }
             if found["headers"] is not None:
-                columns["headers"] = found["headers"].fill_null(pa.scalar([], HEADERS_TYPE))
+                columns["headers"] = found["headers"].fill_null(pa.scalar([], headers_type()))
             yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def _logs(
