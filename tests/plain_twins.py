@@ -8,10 +8,11 @@ from contextlib import contextmanager
 import pytest
 
 from logdex.kafka.columns import record_decoder
+from logdex.kafka.key_index import reader as key_index_reader
 from logdex.kafka.scan import scan_window
 from logdex.rocketmq.scan import scanner
 
-_WHERE_IT_IS_ASKED = (scanner, scan_window, record_decoder)
+_WHERE_IT_IS_ASKED = (scanner, scan_window, record_decoder, key_index_reader)
 
 
 @contextmanager

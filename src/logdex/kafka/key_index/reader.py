@@ -26,7 +26,9 @@ from logdex.io.path_look import StrPath
 from logdex.kafka.columns.encode_input import spans_of
 from logdex.kafka.key_index.build import FAN_OUT_BITS_MAX, filter_blocks
 from logdex.kafka.key_index.covered_log import CoveredLog, read_covered_log, tail_is_in
+from logdex.kafka.key_index.plain_lookup import PlainLookup
 from logdex.kernels.common.crc32c import crc_sources
+from logdex.kernels.compiled import is_plain_quicker
 from logdex.kernels.kafka import key_index as kernel
 from logdex.kernels.kafka.batch_columns import Int64s
 from logdex.kernels.kafka.xxh64 import hash_column
@@ -242,7 +244,12 @@ class KeyIndex:
         value = self._hash(key)
         if not self._passes_filter(value):
             return np.zeros(0, np.int64)
-        return self._lookup(np.array([value], np.uint64)).offsets
+        if not is_plain_quicker():
+            return self._lookup(np.array([value], np.uint64)).offsets
+        offsets, bad = self._plain().relative_offsets(value)
+        self._refuse_damage(bad)
+        require_readable(self._mapped.array)
+        return offsets + self.base_offset
 
     def lookup_many(self, keys: Sequence[bytes] | pa.Array) -> KeyCandidates:
         """`candidates` for many keys at once, without the filter.
@@ -261,10 +268,19 @@ class KeyIndex:
     def _hash(self, key: bytes) -> int:
         return xxh64(key, self.header.hash_seed)
 
+    def _plain(self) -> PlainLookup:
+        header, crcs_at = self.header, _HEAD + self.header.body_size
+        body, crcs = self._mapped.array[_HEAD:crcs_at], self._mapped.array[crcs_at:]
+        return PlainLookup(body, crcs, self._checked, header.filter_size, header.fan_out_bits)
+
     def _passes_filter(self, value: int) -> bool:
-        bad = np.zeros(1, np.int64)
-        passed = kernel.passes_filter(self._body, np.uint64(value), bad.ctypes.data)
-        self._refuse_damage(int(bad[0]))
+        if is_plain_quicker():
+            passed, bad = self._plain().passes_filter(value)
+        else:
+            place = np.zeros(1, np.int64)
+            passed = kernel.passes_filter(self._body, np.uint64(value), place.ctypes.data)
+            bad = int(place[0])
+        self._refuse_damage(bad)
         if not passed:  # checked blocks are not checked again, but the file may have been truncated since
             require_readable(self._mapped.array)
         return bool(passed)

@@ -23,6 +23,8 @@ from logdex.kernels.kafka.batch_columns import BatchColumns, Int64s
 from logdex.kernels.kafka.sparse_lookup import first_at_least, first_in_runs
 
 _FEW_BATCHES = 64
+_FEW_QUERIES = 16
+"""So many offsets are looked up one by one, which needs no kernel."""
 
 SCAN_BYTES_A_QUERY = 200_000
 """A single look-up takes about as long as scanning the headers of this many bytes of a .log."""
@@ -63,7 +65,7 @@ def translate_offsets(segment: SearchedSegment, offsets: Int64s) -> Int64s:
     """
     found = np.full((len(offsets), 3), -1, np.int64)
     rest = np.arange(len(offsets))
-    if len(offsets) * SCAN_BYTES_A_QUERY >= segment.size_bytes:
+    if len(offsets) > _FEW_QUERIES and len(offsets) * SCAN_BYTES_A_QUERY >= segment.size_bytes:
         sweep = _Sweep(segment, offsets, "last_offset", WINDOW_BATCHES)
         for rows, places, columns in sweep:
             found[rows, 0] = columns.base_offset[places]

@@ -25,8 +25,9 @@ UInt32s = npt.NDArray[np.uint32]
 
 FILTER_BLOCK_SIZE_BYTES = 64
 """All bits of a key are in one block, which is a cache line."""
-_FILTER_BITS = 6
-_FILTER_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+FILTER_BITS = 6
+FILTER_FACTOR = 0x9E3779B97F4A7C15
+_FILTER_FACTOR = np.uint64(FILTER_FACTOR)
 
 _DIGIT_BITS = 11
 _DIGITS = 1 << _DIGIT_BITS
@@ -150,7 +151,7 @@ def write_filter(keys: UInt64s, filter_at: int, blocks: int) -> None:
     for i in range(len(keys)):
         block = filter_at + FILTER_BLOCK_SIZE_BYTES * _filter_block(keys[i], blocks)
         bits = keys[i] * _FILTER_FACTOR
-        for k in range(_FILTER_BITS):
+        for k in range(FILTER_BITS):
             bit = np.int64((bits >> np.uint64(55 - 9 * k)) & np.uint64(511))
             store_u8(block + (bit >> 3), load_u8(block + (bit >> 3)) | (1 << (bit & 7)))
 
@@ -214,7 +215,7 @@ def passes_filter(index: IndexBody, key: int, bad: int) -> bool:
     block = index.body + FILTER_BLOCK_SIZE_BYTES * _filter_block(key, index.filter_blocks)
     store_i64(bad, _check_blocks(index, block, FILTER_BLOCK_SIZE_BYTES))
     bits = key * _FILTER_FACTOR
-    for k in range(_FILTER_BITS):
+    for k in range(FILTER_BITS):
         bit = np.int64((bits >> np.uint64(55 - 9 * k)) & np.uint64(511))
         if (load_u8(block + (bit >> 3)) >> (bit & 7)) & 1 == 0:
             return False
