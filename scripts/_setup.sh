@@ -63,6 +63,8 @@ install() {
   PIP_CONSTRAINT=$root/constraints.txt PIP_BUILD_CONSTRAINT=$root/constraints.txt \
     run_pip install -c constraints.txt -e '.[dev]'
   say "setup: compiling for this machine"
+  # Where PYTHONDONTWRITEBYTECODE is set, each command would else compile its modules again.
+  "$venv_python" -m compileall -q src >> .venv/setup.log 2>&1 || say "setup: not compiled: see .venv/setup.log"
   "$venv_python" -m logdex warm-up >> .venv/setup.log 2>&1 || say "setup: not compiled: see .venv/setup.log"
   wanted_stamp > .venv/setup.stamp
   say "setup: done in $SECONDS s"

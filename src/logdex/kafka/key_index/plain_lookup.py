@@ -53,7 +53,7 @@ class PlainLookup:
         bad = self._check(fan, 8)
         if bad != GOOD:
             return _NONE, bad
-        low, end = struct.unpack(">2i", self._body[fan : fan + 8])
+        low, end = struct.unpack(">2i", self._body[fan : fan + 8].tobytes())
         if not 0 <= low <= end <= self._entry_count:
             return _NONE, fan
         start, stop = (self._entries + KEY_INDEX_ENTRY.size_bytes * place for place in (low, end))
