@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from logdex.kafka.batch.record import Record
+from logdex.kafka.columns.record_decoder import RecordDecoder
+from logdex.kafka.log.log import Log
 from logdex.kafka.snapshot.log_dir_snapshot import KafkaSnapshot, LogDirSnapshot, open_kafka
+from logdex.kernels.kafka.batch_columns import BatchColumns
 from tests.conftest import GoldenStore
 from tests.golden import kafka as golden
 from tests.plain_twins import plain_twins
@@ -56,3 +62,20 @@ def test_no_arrow_batch_is_made_for_a_few_records(golden_log: GoldenStore, monke
         assert [*snapshot.scan(topic="orders", limit=5)]
         with pytest.raises(AssertionError, match="Arrow"):
             snapshot.scan(topic="orders", limit=5).to_arrow().read_all()
+
+
+def test_the_first_records_of_full_batches_need_no_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Log.open(str(tmp_path / "events-0")) as log:
+        log.append_columns(pa.table({"value": [b"%d" % number for number in range(40_000)]}), batch_records=1_000)
+    seen: list[int] = []
+
+    def decode(self: RecordDecoder, columns: BatchColumns, count: int) -> Iterator[object]:
+        seen.append(int(columns.count[:count].sum()))
+        return decode_few(self, columns, count)
+
+    decode_few = RecordDecoder._decode_few
+    monkeypatch.setattr(RecordDecoder, "_decode_few", decode)
+    with plain_twins(True), open_kafka(str(tmp_path)) as snapshot:
+        for start in (0, 15_500):
+            assert [record.offset for record in snapshot.scan(offset=start, limit=3)] == [*range(start, start + 3)]
+    assert seen == [1_000, 1_000]

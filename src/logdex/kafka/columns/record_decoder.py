@@ -40,7 +40,7 @@ used."""
 _ARENA_BYTES = 1 << 20
 _SINGLE_ROWS = 16_384
 _HEADERS = 4_096
-_FEW = 1_000
+_FEW = 2_000
 """So many records are decoded one by one if Numba is not there yet."""
 _RECORD_US = 20
 """About how long one of them takes."""

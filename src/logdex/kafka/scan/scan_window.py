@@ -12,7 +12,8 @@ from logdex.kernels.kafka.batch_columns import BatchColumns, Int64s
 from logdex.layout.kafka import LOG_OVERHEAD_SIZE_BYTES
 from logdex.primitives.crc32c import crc32c
 
-_PLAIN_BATCHES_MAX = 16
+_PLAIN_BATCHES_MAX, _PLAIN_RECORDS = 16, 256
+"""A window ends behind so many batches or records: whoever wants a few records reads few others."""
 _PLAIN_BATCH_US = 50
 _HEAD_SIZE = kernel.SIZE_UP_TO_MAGIC + 1
 
@@ -37,7 +38,7 @@ def scan_window(
 
 
 def _scan_plain(data: ByteArray, stop: int, check_crc: bool, state: Int64s, columns: BatchColumns) -> None:
-    at, count = int(state[kernel.POSITION]), 0
+    at, count, records = int(state[kernel.POSITION]), 0, 0
     most = min(len(columns.position), _PLAIN_BATCHES_MAX)
     while True:
         reason: int | None
@@ -45,7 +46,7 @@ def _scan_plain(data: ByteArray, stop: int, check_crc: bool, state: Int64s, colu
             reason = kernel.FILE_END
         elif at >= stop:
             reason = kernel.LIMIT
-        elif count >= most:
+        elif count >= most or records >= _PLAIN_RECORDS:
             reason = kernel.WINDOW_FULL
         else:
             size = int.from_bytes(data[at + 8 : at + 12].tobytes(), "big", signed=True) + LOG_OVERHEAD_SIZE_BYTES
@@ -55,6 +56,7 @@ def _scan_plain(data: ByteArray, stop: int, check_crc: bool, state: Int64s, colu
             break
         _put_row(columns, count, row_of(raw, at))
         at += size
+        records += int(columns.count[count])
         count += 1
     state[kernel.POSITION], state[kernel.COUNT], state[kernel.REASON] = at, count, reason
 
