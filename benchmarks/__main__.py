@@ -37,6 +37,7 @@ from benchmarks import (
     spark_export,
     spark_sources,
     sql_queries,
+    starting,
     two_threads,
     verify,
 )
@@ -63,6 +64,7 @@ def suites(data: Path, repeats: int) -> dict[str, Callable[[], Iterable[dict[str
         "verify": lambda: verify.verifying(data, repeats),
         "jobs": lambda: two_threads.rebuilding(data, repeats),
         "print": lambda: printing.printing(data, repeats),
+        "start": lambda: starting.starting(data, repeats),
         "sql": lambda: sql_queries.queries(data, repeats),
         "sql-8g": lambda: sql_queries.queries(data, repeats, "8g"),
         "spark-source": lambda: spark_sources.rocketmq_source(data, repeats),

@@ -68,9 +68,9 @@ def _table(pool: pa.Array, count: int, keys: bool) -> pa.Table:
     return pa.table(columns)
 
 
-def key_column(count: int) -> pa.Array:
-    """Keys of 20 bytes, all different."""
-    digits = np.arange(count, dtype=np.int64)[:, None] // 10 ** np.arange(15, -1, -1) % 10
+def key_column(count: int, first: int = 0) -> pa.Array:
+    """Keys of 20 bytes, all different, with numbers from `first` on."""
+    digits = np.arange(first, first + count, dtype=np.int64)[:, None] // 10 ** np.arange(15, -1, -1) % 10
     data = np.full((count, 20), ord("k"), np.uint8)
     data[:, 4:] = digits + ord("0")
     ends = np.arange(0, 20 * count + 20, 20, dtype=np.int32)

@@ -3,6 +3,7 @@ that they name."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from benchmarks import (
     spark_cost,
     spark_export,
     spark_sources,
+    starting,
     stores,
     two_threads,
     verify,
@@ -217,3 +219,26 @@ def test_printing_is_measured_by_whole_processes(tmp_path: Path, monkeypatch: py
         "cat of a RocketMQ store",
     ]
     assert all(row["per_s"] > 0 for row in rows)
+
+
+def test_small_commands_are_measured_as_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer, "why_missing", lambda: "not in this test")
+    monkeypatch.setitem(stores.SPECS, "8g", stores.StoreSpec("8g", 200, 100))
+    monkeypatch.setattr(starting, "SMALL", 100)
+    rows = list(starting.starting(tmp_path, 1, gib=0))
+    of_store = [f"{command}, {{}} store" for command in ("info", "cat", "get", "message", "query")]
+    of_log = [f"{command}, {{}} log" for command in ("info", "cat", "get", "query")]
+    assert [row["what"] for row in rows] == [
+        "--help",
+        *(what.format(size) for size in ("small", "8g") for what in (*of_store, *of_log)),
+    ]
+    assert all(row["ratio"] > 1 and row["mb"] > 0 for row in rows)
+    assert [row["met"] for row in rows if row["mb"] > starting.MEMORY_BAR_MB] == []
+
+
+def test_a_command_that_fails_is_no_figure() -> None:
+    python = [sys.executable, "-c", "pass"]
+    [used] = starting.measure([python], 1)
+    assert used.memory_mb < 50
+    with pytest.raises(RuntimeError, match="failed"):
+        starting.measure([python, [sys.executable, "-c", "raise SystemExit(3)"]], 1)
