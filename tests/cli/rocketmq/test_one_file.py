@@ -346,7 +346,7 @@ def test_other_commands_say_what_to_give_instead(command: str, tiny: Path, tmp_p
     index = min((tiny / "index").iterdir())
     for path in (tiny / "consumequeue" / "TopicA" / "0" / f"{0:020d}", index, tiny / "checkpoint",
                  tiny / "config" / "topics.json"):  # fmt: skip
-        if command == "cat" and path.name.isdigit():
+        if command == "cat" and path.suffix != ".json":
             continue  # it lists their entries
         told = run(command, path, *flags.get(command, []))
         assert (told.exit_code, told.stdout) == (2, ""), told

@@ -133,7 +133,7 @@ def test_a_filter(tmp_path: Path) -> None:
 
 def test_times_that_no_calendar_has(tmp_path: Path) -> None:
     output = tmp_path / "lake"
-    with Log.open(str(tmp_path / "logs" / "events-0")) as log:
+    with Log.open(str(tmp_path / "logs" / "events-0"), message_timestamp_after_max_ms=-1) as log:
         log.append([Record(value=b"v", timestamp_ms=time) for time in (0, 1 << 60)])
     export(LogDirSource(str(tmp_path / "logs")), str(output), sync=False)
     assert [row["day"] for row in exported(output)] == ["1970-01-01", "__HIVE_DEFAULT_PARTITION__"]
