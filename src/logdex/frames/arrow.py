@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from logdex.kernels.compiled import LazyModule
+from logdex.primitives.lazy_module import LazyModule
 
 if TYPE_CHECKING:
     import pyarrow as pa

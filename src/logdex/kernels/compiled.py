@@ -17,12 +17,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import logdex.limits
 from logdex.primitives import kept_files
+from logdex.primitives.lazy_module import LazyModule
 
 _R = TypeVar("_R")
 _LOCK = threading.RLock()
@@ -108,16 +108,6 @@ def load() -> None:
                 names |= {key: value.made for key, value in list(names.items()) if isinstance(value, _Waiting)}
         _waiting.clear()
         _is_numba_there = True
-
-
-class LazyModule:
-    """A module that is imported at the first use of one of its names."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(import_module(self._name), name)
 
 
 ir, types, cgutils = map(LazyModule, ("llvmlite.ir", "numba.types", "numba.core.cgutils"))

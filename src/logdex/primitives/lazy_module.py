@@ -1,0 +1,16 @@
+"""A module that is imported when it is first used, because importing it takes long."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+
+class LazyModule:
+    """A module that is imported at the first use of one of its names."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self._name), name)
