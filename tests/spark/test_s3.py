@@ -79,8 +79,9 @@ def cloud() -> Iterator[Cloud]:
 
 @pytest.fixture(scope="module")
 def store(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """24 MB: four queues, one behind the other, and in their midst 20 messages of another topic."""
-    root, counts = tmp_path_factory.mktemp("s3") / "store", dict[tuple[bytes, int], int]()
+    """24 MB: four queues, one behind the other, and in their midst 20 messages of another topic. No
+    golden store has its name."""
+    root, counts = tmp_path_factory.mktemp("s3") / "large-store", dict[tuple[bytes, int], int]()
     messages = []
     for number in range(MESSAGES):
         topic, queue = (b"rare", 0) if 3000 <= number < 3020 else (b"orders", number * 4 // MESSAGES)
@@ -104,7 +105,7 @@ def store(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def logs(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """20 MB: two partitions of a topic and one of another, in segments of 2 MiB, with key
     indexes."""
-    root = tmp_path_factory.mktemp("s3") / "logs"
+    root = tmp_path_factory.mktemp("s3") / "large-logs"
     root.mkdir()
     for name, count in (("orders-0", 2400), ("orders-1", 2400), ("rare-0", 20)):
         with Log.open(root / name, segment_bytes=2 << 20) as log:
