@@ -145,22 +145,24 @@ def _print_details(partitions: list[PartitionOverview], *, alone: bool) -> None:
 
 
 def _print_groups(partitions: list[PartitionOverview]) -> None:
-    rows = [
-        (shown(group), shown(one.topic), str(one.partition), str(offset), str(one.lag(group)))
-        for one in partitions
-        for group, offset in one.consumer_offsets.items()
+    found = [
+        (group, one, offset, one.lag(group)) for one in partitions for group, offset in one.consumer_offsets.items()
     ]
-    if rows:
-        emit("")
-        table([("GROUP", "TOPIC", "PARTITION", "OFFSET", "LAG"), *sorted(rows)], right=(2, 3, 4))
+    _print_lags(("GROUP", "OFFSET"), found)
 
 
 def _print_readers(partitions: list[PartitionOverview]) -> None:
+    found = [
+        (name, one, offset, one.reader_lag(name)) for one in partitions for name, offset in one.reader_positions.items()
+    ]
+    _print_lags(("READER", "POSITION"), found)
+
+
+def _print_lags(titles: tuple[str, str], found: list[tuple[str, PartitionOverview, int, int]]) -> None:
+    """Prints who reads which partition, where it is, and its lag."""
     rows = [
-        (shown(name), shown(one.topic), str(one.partition), str(offset), str(one.reader_lag(name)))
-        for one in partitions
-        for name, offset in one.reader_positions.items()
+        (shown(name), shown(one.topic), str(one.partition), str(offset), str(lag)) for name, one, offset, lag in found
     ]
     if rows:
         emit("")
-        table([("READER", "TOPIC", "PARTITION", "POSITION", "LAG"), *sorted(rows)], right=(2, 3, 4))
+        table([(titles[0], "TOPIC", "PARTITION", titles[1], "LAG"), *sorted(rows)], right=(2, 3, 4))
