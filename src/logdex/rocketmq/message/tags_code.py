@@ -28,6 +28,11 @@ def tags_code(message: StoredMessage, config: StoreConfig) -> int | None:
         if level > 0:
             level = min(level, len(config.delay_levels_ms))
             return message.store_timestamp_ms + config.delay_levels_ms[level - 1]
+    return tag_hash(message)
+
+
+def tag_hash(message: StoredMessage) -> int:
+    """The tagsCode of a message that is not delayed."""
     return java_hash(message.tags) if message.tags else 0
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from logdex.errors import UsageError
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY
+from logdex.primitives.java_hash import java_hash
 from logdex.rocketmq.geometry.resolve import resolve_config
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.rebuild import rebuild, rebuild_on
@@ -128,6 +129,24 @@ def test_a_setting_that_was_changed_is_no_finding_and_the_newest_levels_count(st
     assert report.findings == []
     notes = [info.message for info in report.infos if info.kind == "delay-levels"]
     assert notes == ["3 entries were written with another messageDelayLevel"]
+
+
+def test_a_tag_hash_in_place_of_a_delivery_time_is_noted(store: Path) -> None:
+    queue = store / SCHEDULE / "0" / f"{0:020d}"
+    data = bytearray(queue.read_bytes())
+    for number in range(9, 12):
+        entry = CONSUME_QUEUE_ENTRY.struct.unpack_from(data, 20 * number)
+        CONSUME_QUEUE_ENTRY.struct.pack_into(data, 20 * number, *entry[:2], java_hash(b"A"))
+    queue.write_bytes(data)
+    config = resolve_config(str(store))
+    assert config.delay_levels_ms[0] == 2000
+    report = verify(store, config)
+    assert report.findings == []
+    [note] = [info.message for info in report.infos if info.kind == "delay-tag-hash"]
+    assert note.startswith("3 entries hold the hash of the tag in place of the delivery time")
+    data[20 * 11 + 19] ^= 1
+    queue.write_bytes(data)
+    assert [finding.check for finding in verify(store, config).findings] == ["consume-queue-tags-code"]
 
 
 @pytest.mark.parametrize("bit", range(0, 64, 3))

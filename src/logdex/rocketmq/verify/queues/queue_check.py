@@ -6,10 +6,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from logdex.errors import StoreError
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, MESSAGE_HEAD
-from logdex.rocketmq.commit_log.commit_log import CommitLogFile
+from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.consume_queue.consume_queue import EXT_ADDRESS_MAX
-from logdex.rocketmq.message.tags_code import SCHEDULE_TOPIC_NAME
+from logdex.rocketmq.message.tags_code import SCHEDULE_TOPIC_NAME, tag_hash
 from logdex.rocketmq.settings.store_config import is_delay
 from logdex.rocketmq.verify.checks import RESTORE, Collector
 from logdex.rocketmq.verify.damage import Damage
@@ -37,7 +38,7 @@ class QueueCheck:
     directory. Not thread-safe."""
 
     def __init__(
-        self, folder: str, disk: QueueDisk | None, out: Collector, damage: Damage, left: LeftOver, min_offset: int
+        self, folder: str, disk: QueueDisk | None, out: Collector, damage: Damage, left: LeftOver, log: CommitLog
     ) -> None:
         self.folder = folder
         self.disk = disk
@@ -49,12 +50,15 @@ class QueueCheck:
         self.is_delayed = folder.startswith(_DELAYED)
         self.other_delays = 0
         """The entries that hold another delay than that of their message's level."""
+        self.tag_hashes = 0
+        """The entries of delayed messages that hold the tag's hash."""
         self.lives = QueueLives()
         self.last_physical_offset = -1
         self._out = out
         self._damage = damage
         self._left = left
-        self._min_offset = min_offset
+        self._log = log
+        self._min_offset = log.min_offset
         self._file: CommitLogFile | None = None
 
     def put(self, offsets: npt.NDArray[np.int64], entries: npt.NDArray[np.uint8], file: CommitLogFile) -> None:
@@ -206,10 +210,23 @@ class QueueCheck:
         elif self.is_delayed and is_delay(abs(int(found["tags_code"]) - int(expected["tags_code"]))):
             self.other_delays += found["tags_code"] != expected["tags_code"]
             differ = [pair for pair in differ if pair[0] != "tags_code"]
+        elif self.is_delayed and self._is_tag_hash(expected, int(found["tags_code"])):
+            self.tag_hashes += 1
+            differ = [pair for pair in differ if pair[0] != "tags_code"]
         if len(differ) == 1:
             self._find_entry(differ[0][1], disk, offset, differ[0][0], expected, found)
         elif differ:
             self._find_entry("consume-queue-entry", disk, offset, None, expected, found)
+
+    def _is_tag_hash(self, expected: np.void, tags_code: int) -> bool:
+        """Whether `tags_code` is the hash of the message's tag. A 4.9 broker that starts after a
+        kill dispatches messages before it has loaded the delay levels, and takes them for messages
+        that are not delayed (DefaultMessageStore.load)."""
+        try:
+            message = self._log.read_message(int(expected["physical_offset"]), check_crc=False)
+        except StoreError:
+            return False
+        return tags_code == tag_hash(message)
 
     def _find_entry(
         self, check: str, disk: QueueDisk, offset: int, name: str | None, expected: np.void, found: np.void

@@ -127,7 +127,7 @@ class QueueSet:
                 disk = None
             if disk is not None and not disk.files:
                 disk = None
-            queue = QueueCheck(folder, disk, self._out, self._damage, self._left, self._log.min_offset)
+            queue = QueueCheck(folder, disk, self._out, self._damage, self._left, self._log)
             queue.has_ext = self._has_ext
             self._by_folder[folder] = queue
             if disk is not None:
@@ -382,6 +382,14 @@ class QueueSet:
                     f"{self._directory}/{folder}",
                     f"{counted(queue.other_delays, 'entry was', 'entries were')} written with another "
                     "messageDelayLevel",
+                )
+            if queue.tag_hashes:
+                self._out.info(
+                    "delay-tag-hash",
+                    f"{self._directory}/{folder}",
+                    f"{counted(queue.tag_hashes, 'entry holds', 'entries hold')} the hash of the tag in place of the "
+                    "delivery time: a broker wrote them when it started after a kill, before it had loaded the delay "
+                    "levels",
                 )
 
     def close(self) -> None:
