@@ -139,3 +139,17 @@ def test_the_groups_of_the_broker_are_shown_and_not_reset(golden_log: GoldenStor
     assert all(row["lag"] == row["log_end_offset"] - max(row["offset"], row["log_start_offset"]) for row in one)
     refused = run("offsets", logs, "--group", group, "--topic", topic, "--reset-to", "latest", "--yes")
     assert (refused.exit_code, "a consumer group of the broker" in refused.stderr) == (2, True)
+
+
+def test_records_of_any_time_are_put_if_asked(tmp_path: Path) -> None:
+    late_ms = int(time.time() * 1000) + 86_400_000
+    (tmp_path / "lines").write_text(json.dumps({"value_text": "x", "timestamp_ms": late_ms}))
+    asked = ("put", tmp_path / "events-0", "--create", "kafka", "--file", tmp_path / "lines")
+    told = run(*asked)
+    assert (told.exit_code, "--no-timestamp-check" in told.stderr) == (2, True), told
+    assert run_json(*asked, "--no-timestamp-check") == [{"topic": "events", "partition": 0, "offset": 0}]
+    assert [line["timestamp_ms"] for line in run_json("cat", tmp_path / "events-0")] == [late_ms]
+    store = run(
+        "put", tmp_path / "store", "--create", "rocketmq", "--topic", "T", "--body", "x", "--no-timestamp-check"
+    )
+    assert (store.exit_code, "--no-timestamp-check" in store.stderr) == (2, True), store

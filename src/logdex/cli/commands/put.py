@@ -44,6 +44,9 @@ def put(
         list[str] | None,
         typer.Option("--header", metavar="NAME=VALUE", help="A header; may be repeated (Kafka).", show_default=False),
     ] = None,
+    no_timestamp_check: Annotated[
+        bool, typer.Option("--no-timestamp-check", help="Take records of any time, as a copy of old data has (Kafka).")
+    ] = False,
     file: Annotated[
         typer.FileText | None,
         typer.Option(
@@ -68,6 +71,7 @@ def put(
         raise UsageError(f"no format is named {create}", hint=f"give --create {' or --create '.join(FORMATS)}")
     own = {"topic": topic, "queue": queue, "partition": partition, "body": body, "tags": tags, "keys": keys or None}
     own |= {"delay_level": delay_level, "key": key, "value": value, "header": header or None}
+    own |= {"no_timestamp_check": no_timestamp_check or None}
     if not PathLook(target.path, DEFAULT_ENV).exists():
         if create is None:
             hint = f"--create {' or --create '.join(FORMATS)} creates it"

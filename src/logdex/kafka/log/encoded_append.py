@@ -251,5 +251,5 @@ def require_times(core: LogCore, first_ms: int, last_ms: int, now_ms: int) -> No
         f"the time {wrong} of a record is out of range: {'any' if least is None else least} to "
         f"{'any' if most is None else most} may be appended now",
         path=core.path,
-        hint=f"raise message_timestamp_{name}_max_ms, -1 for no bound",
+        hint=f"raise message_timestamp_{name}_max_ms, -1 for no bound, or give put --no-timestamp-check",
     )

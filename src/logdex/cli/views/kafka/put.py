@@ -40,6 +40,7 @@ def show(
     key: str | None,
     value: str | None,
     header: list[str] | None,
+    no_timestamp_check: bool | None,
     file: Iterable[str] | None,
     create: bool,
     as_json: bool,
@@ -51,6 +52,8 @@ def show(
     flags = {name: each for name, each in flags.items() if each is not None}
     if header is not None:
         flags["headers"] = [_header(text) for text in header]
+    if no_timestamp_check:
+        settings = {**settings, "message_timestamp_before_max_ms": -1, "message_timestamp_after_max_ms": -1}
     lines = objects_of(file) if file is not None else [(0, dict[str, Any]())]
     records = made_of(lines, flags, lambda fields: (fields, _record(fields)))
     with ExitStack() as stack:
