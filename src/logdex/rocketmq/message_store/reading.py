@@ -23,12 +23,12 @@ from logdex.rocketmq.read.get_message import QueueView
 from logdex.rocketmq.read.keys.key_question import KeyQuestion
 from logdex.rocketmq.read.keys.key_search import QuerySource
 from logdex.rocketmq.read.look_message import look_message, look_message_by_offset
-from logdex.rocketmq.read.message_scan import LogScan
+from logdex.rocketmq.read.message_scan import LogScan, ScanOptions
 from logdex.rocketmq.read.query import query_as_broker, query_exact
 from logdex.rocketmq.read.queue_reads import QueueReads
 from logdex.rocketmq.read.results import GetColumnsResult, GetMessageResult, QueryMessageResult, QueueInfo
 from logdex.rocketmq.settings.store_config import StoreConfig
-from logdex.rocketmq.snapshot.store_snapshot import ScanOptions, StoreSnapshot
+from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
 _INDEX_DESCRIPTORS_MAX = 8
 """They stay open, so there are few: the ConsumeQueues need descriptors as well."""

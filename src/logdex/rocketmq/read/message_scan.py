@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ from logdex.rocketmq.commit_log.log_end import LogEnd, next_file_or_end
 from logdex.rocketmq.message.stored_message import StoredMessage, decode_message
 from logdex.rocketmq.read.narrow import narrowed
 from logdex.rocketmq.read.plan import PlanSource, ReadPlan, plan_read
+from logdex.rocketmq.read.queue_reads import Text
 from logdex.rocketmq.read.read_filter import ReadFilter
 from logdex.rocketmq.read.split import ReadSplit
 from logdex.rocketmq.scan.log_walk import require_message_start
@@ -28,6 +30,17 @@ if TYPE_CHECKING:
 
     from logdex.rocketmq.read.parts.part_reader import PartReader
     from logdex.rocketmq.scan.window import Window
+
+
+class ScanOptions(TypedDict, total=False):
+    """The options of `StoreSnapshot.scan` that are given by name."""
+
+    start_offset: int | None
+    queue_offset: int | None
+    limit: int | None
+    tags: Text | None
+    time_slack_ms: int | None
+
 
 _DECODED_MESSAGES = 64
 """How many messages are decoded before it is asked whether their bytes could be read."""
@@ -52,6 +65,13 @@ def _decoded(window: Window, data: memoryview, rows: npt.NDArray[np.int64]) -> I
             del damage  # else the frame and the error refer to each other, and keep files open
 
 
+def _reaches(plan: ReadPlan, end_offset: int, min_offset: int) -> bool:
+    """Whether the splits of a plan go on to the physical offset where the log ends."""
+    if not plan.splits:
+        return end_offset == min_offset
+    return plan.splits[-1].file.start_offset + plan.splits[-1].end >= end_offset
+
+
 class LogScan(ScanFrames):
     """One pass over a log per iteration. `end` states where and why the log ended once a pass has
     reached it. It is None if `limit` (the maximum number of messages) or the filter's end offset
@@ -59,7 +79,8 @@ class LogScan(ScanFrames):
     found, and messages after it are returned. One thread at a time.
 
     `time_slack_ms` is for the read plan. `find_source` returns what to read for another filter,
-    which may need the index."""
+    which may need the index. `find_end` returns where a pass without a limit ends even if a broker
+    writes on; None for no such place. It is called with True when a pass has come there."""
 
     COUNTED_BY: ClassVar[str] = "physical_offset"
 
@@ -70,6 +91,7 @@ class LogScan(ScanFrames):
         limit: int | None = None,
         time_slack_ms: int | None = None,
         find_source: Callable[[ReadFilter], PlanSource] | None = None,
+        find_end: Callable[[bool], LogEnd | None] = lambda _: None,
     ) -> None:
         require_counts(limit=limit)
         self.wanted = wanted
@@ -80,6 +102,7 @@ class LogScan(ScanFrames):
         self._source = source
         self._time_slack_ms = time_slack_ms
         self._find_source = find_source
+        self._find_end = find_end
         self._start_offset = wanted.begin_offset
 
     def __repr__(self) -> str:
@@ -117,7 +140,7 @@ class LogScan(ScanFrames):
         source, find = self._source, self._find_source
         if find is not None and wanted.key != self.wanted.key:
             source = find(wanted)
-        scan = LogScan(source, wanted, self.limit, time_slack_ms=self._time_slack_ms, find_source=self._find_source)
+        scan = LogScan(source, wanted, self.limit, self._time_slack_ms, find, self._find_end)
         scan._start_offset = self._start_offset
         return scan
 
@@ -134,12 +157,20 @@ class LogScan(ScanFrames):
 
     def plan(self, columns: Sequence[str] | None = None) -> ReadPlan:
         """Plans a pass. The begin offset that the scan was made with must be that of a message."""
-        start = self._start_offset
+        return self._plan(columns, self._upto())
+
+    def _upto(self) -> LogEnd | None:
+        return None if self.limit is not None else self._find_end(False)
+
+    def _plan(self, columns: Sequence[str] | None, upto: LogEnd | None) -> ReadPlan:
+        start, wanted = self._start_offset, self.wanted
         if start is not None:
             require_message_start(self._source.log, start, self._source.config, self._source.env)
+        if upto is not None and (wanted.end_offset is None or wanted.end_offset > upto.offset):
+            wanted = replace(wanted, end_offset=upto.offset)
         return plan_read(
             self._source,
-            self.wanted,
+            wanted,
             columns=columns,
             time_slack_ms=self._time_slack_ms,
             known_offsets=() if start is None else (start,),
@@ -159,7 +190,8 @@ class LogScan(ScanFrames):
         if self.limit is not None and self.limit <= 0:
             return
         with closing(reader):
-            plan = self.plan(columns)
+            upto = self._upto()
+            plan = self._plan(columns, upto)
             for split in plan.splits:
                 end = yield from self._windows_of(split, reader)
                 if reader.most is not None and reader.most <= 0:
@@ -169,6 +201,8 @@ class LogScan(ScanFrames):
                     if isinstance(following, LogEnd):
                         self.end = following
                         return
+            if upto is not None and _reaches(plan, upto.offset, self._source.log.min_offset):
+                self.end = self._find_end(True)
 
     @staticmethod
     def _windows_of(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TypedDict, Unpack
+from contextlib import contextmanager, suppress
+from typing import Unpack
 
 from logdex.errors import GeometryError, MissingFileError, StoreError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
@@ -47,22 +47,13 @@ from logdex.rocketmq.snapshot.known_queues import KnownQueues, no_such_queue
 from logdex.rocketmq.snapshot.store_end import find_store_end
 
 
-class ScanOptions(TypedDict, total=False):
-    """The options of `StoreSnapshot.scan` that are given by name."""
-
-    start_offset: int | None
-    queue_offset: int | None
-    limit: int | None
-    tags: Text | None
-    time_slack_ms: int | None
-
-
 class StoreSnapshot(KeyReads):
-    """A read-only view of a store as it was when it was opened, or at the last `refresh`.
+    """A read-only view of a store as it was when it was first read through this object, or first
+    since the last `refresh`.
 
     It changes no byte and no mtime, and takes no lock. A broker may go on writing; nothing after
-    the log's valid end at that time is returned. `root` may also be one CommitLog file, which is
-    then the whole store: queues and keys are found by scans of it.
+    the log's valid end at that time is returned, except by scans with a limit. `root` may be one
+    CommitLog file, which is then the whole store: queues and keys are found by scans of it.
 
     Safe to share between threads, except for `refresh` and `close`, which do not wait for other
     calls. A context manager. Takes either a `config` or the settings of `resolve_config`; raises
@@ -86,11 +77,12 @@ class StoreSnapshot(KeyReads):
         self._lock = threading.RLock()
         self._queues: dict[tuple[bytes, int], ConsumeQueue] = {}
         self._queue_files = OpenFiles(self._env)
+        self._names: tuple[tuple[bytes, int, str], ...] | None = None
         self._views: dict[tuple[bytes, int], QueueView] = {}
         self._index: IndexService | None = None
         self._index_error: GeometryError | None = None
         self._valid_end: LogEnd | None = None
-        self._valid_end_offset: int | None = None
+        self._near: LogEnd | None = None
         self._missing: dict[bool, tuple[OffsetRange, ...]] = {}
         self._extent: LogExtent | None = None
         if config is not None and geometry:
@@ -141,8 +133,8 @@ class StoreSnapshot(KeyReads):
         return f"{self.paths.consume_queue}/{folder}"
 
     def queues(self) -> list[QueueInfo]:
-        """Returns all queues with a ConsumeQueue directory, by topic and queue id. Reads the ends
-        of each queue. For one CommitLog file it returns the queues of its messages."""
+        """Returns all queues with a ConsumeQueue directory, by topic and queue id; for one
+        CommitLog file the queues of its messages. Reads the ends of each queue."""
         found = []
         for topic, queue_id, directory in self._queue_names():
             view = self._view(topic, queue_id)
@@ -150,10 +142,13 @@ class StoreSnapshot(KeyReads):
                 found.append(view.info(self.commit_log.min_offset, directory))
         return found
 
-    def _queue_names(self) -> Iterable[tuple[bytes, int, str]]:
+    def _queue_names(self) -> Sequence[tuple[bytes, int, str]]:
         if self.commit_log.is_one_file:
             return [(*name, self.root) for name in sorted(self.log_extent().queues)]
-        return discover_queues(self.root, env=self._env)
+        with self._lock:
+            if self._names is None:
+                self._names = tuple(discover_queues(self.root, env=self._env))
+            return self._names
 
     def topics(self) -> dict[str, list[int]]:
         """Returns queue ids by topic, of the queues that `queues` returns."""
@@ -197,37 +192,38 @@ class StoreSnapshot(KeyReads):
 
     @property
     def valid_end(self) -> LogEnd:
-        """Where and why the log ends. Found once, from the newest known message; for one CommitLog
-        file by a scan of it."""
+        """Where and why the log ends, found from the newest known message, or by a scan of a single
+        file."""
         with self._lock:
             if self._valid_end is None:
-                self._valid_end = self._find_valid_end(look_behind=True)
+                near, found = self._near, self._find_valid_end(look_behind=True)
+                has_grown = near is not None and near.offset < found.offset
+                self._valid_end = near if near is not None and has_grown else found
             return self._valid_end
 
     @property
     def valid_end_offset(self) -> int:
         """The physical offset after the last whole message."""
+        return self._near_end().offset
+
+    def _near_end(self) -> LogEnd:
+        """Returns `valid_end`, but zeros for a hole, because what follows them was not read."""
         with self._lock:
-            if self._valid_end is not None:
-                return self._valid_end.offset
-            if self._valid_end_offset is None:
-                self._valid_end_offset = self._find_valid_end(look_behind=False).offset
-            return self._valid_end_offset
+            if self._near is None:
+                self._near = self._valid_end or self._find_valid_end(look_behind=False)
+            return self._near
 
     def _find_valid_end(self, *, look_behind: bool) -> LogEnd:
         if self.commit_log.is_one_file:
             return self.log_extent().end
-        queues = self._open_queues()
-        extent = find_store_end(self.root, self.commit_log, queues, self.config, self._env, look_behind=look_behind)
-        return extent.end
+        found = self.root, self.commit_log, self._open_queues(), self.config, self._env
+        return find_store_end(*found, look_behind=look_behind).end
 
     def _open_queues(self) -> Iterator[ConsumeQueue]:
         """Yields all queues that can be opened."""
-        for topic, queue_id, _ in discover_queues(self.root, env=self._env):
-            try:
+        for topic, queue_id, _ in self._queue_names():
+            with suppress(StoreError):  # reading this queue raises the error
                 yield self.consume_queue(topic, queue_id)
-            except StoreError:
-                continue  # reading this queue raises the error
 
     def _view(self, topic: bytes, queue_id: int) -> QueueView | None:
         """Returns a queue with its bounds, or None if it does not exist."""
@@ -320,7 +316,15 @@ class StoreSnapshot(KeyReads):
             begin_queue_offset=queue_offset,
             tags=TagFilter.parse(tags).tags,
         )
-        return LogScan(self.plan_source(wanted), wanted, limit, time_slack_ms, self.plan_source)
+        return LogScan(self.plan_source(wanted), wanted, limit, time_slack_ms, self.plan_source, self._scan_end)
+
+    def _scan_end(self, is_reached: bool) -> LogEnd | None:
+        """Returns where the log ended when it was first read, so that no scan runs after a broker.
+        None if there is damage, and for a single file: a scan finds that end by itself."""
+        with suppress(StoreError):  # the scan meets it itself
+            if not self.commit_log.is_one_file and self._near_end().is_clean:
+                return self.valid_end if is_reached else self._near_end()
+        return None
 
     def _require_before_end(self, phy_offset: int | None) -> None:
         """Raises `UsageError`, which states where the log ends, for an offset behind that. An
@@ -373,7 +377,8 @@ class StoreSnapshot(KeyReads):
             if self._index is not None:
                 self._index.reload()
             self._views.clear()
-            self._valid_end = self._valid_end_offset = self._extent = None
+            self._names = None
+            self._valid_end = self._near = self._extent = None
             self._missing, self._known = {}, set()
 
     def close(self) -> None:
