@@ -118,6 +118,22 @@ def unclean_end(log: CommitLog, kept: KeptWindows, config: StoreConfig, env: Env
     return end, offset, last_ms
 
 
+def require_no_damage(log: CommitLog, start: int, end_offset: int, config: StoreConfig, env: Env) -> None:
+    """Raises `CorruptError` unless a scan from `start` comes to the log's end. What is derived by a
+    scan would lack the messages behind the damage, and nothing would tell."""
+    if start >= end_offset:
+        return
+    scanner = Scanner(config, env=env, nobody_writes=True)
+    for _ in scanner.scan(log, start):
+        pass
+    end = scanner.end
+    assert end is not None  # the scan ran to its end
+    if end.offset < end_offset:
+        raise CorruptError(
+            "the log is damaged here, and goes on behind it", path=end.path, position=end.position, hint=_RECOVER_HINT
+        ) from end.error
+
+
 def _first_torn(window: Window) -> int | None:
     """The first message of a window that lies at another offset than it states, or whose topic and
     properties are zeros from a page's start to its end or to the page's end."""

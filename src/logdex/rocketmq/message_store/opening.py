@@ -38,6 +38,7 @@ from logdex.rocketmq.message_store.load_report import LoadReport
 from logdex.rocketmq.message_store.log_recovery import (
     clean_end,
     remove_later_files,
+    require_no_damage,
     require_whole_files,
     scan_start,
     unclean_end,
@@ -211,9 +212,8 @@ class _Opening:
         self._require_queue_size(found_queues)
         if log is None:
             if any(queue.max_offset for queue in found_queues):
-                raise MissingFileError(
-                    "the CommitLog is missing, although there are ConsumeQueues", path=self.directory
-                )
+                text = "the CommitLog is missing, although there are ConsumeQueues"
+                raise MissingFileError(text, path=self.directory)
             start = _new_log_start(self.options, self.config)
             return _Found(start, 0, start, IndexStart(start, 0, (), ()))
         end_offset, last_ms, is_clean = -1, 0, False
@@ -234,9 +234,10 @@ class _Opening:
             queues_from = log.min_offset
         trusted_ms = None if self.report.was_clean else checkpoint.values.index_msg_timestamp_ms
         keyless, indexed = ((), ()) if closed is None else (closed.keyless, closed.indexed)
-        index = find_start(
-            self.paths, log, end_offset, self.config, trusted_ms, self.env, keyless=keyless, indexed=indexed
-        )
+        where = self.paths, log, end_offset, self.config, trusted_ms, self.env
+        index = find_start(*where, keyless=keyless, indexed=indexed)
+        if self._kept is None:
+            require_no_damage(log, min(queues_from, index.offset), end_offset, self.config, self.env)
         self.report.log_end_offset, self.report.queues_from = end_offset, queues_from
         self.report.index_from = index.offset
         self.report.removed_index_files = list(index.doomed)
@@ -253,9 +254,8 @@ class _Opening:
         stated = self.config.consume_queue_file_size_bytes
         if len(sizes) > 1 and len(set(sizes)) == 1 and sizes[0] not in (0, stated):
             text = f"the files have {sizes[0]} bytes, but mapped_file_size_consume_queue is {stated}"
-            raise UsageError(
-                f"{self.paths.consume_queue}: {text}", hint="leave it out to have it inferred from the files"
-            )
+            hint = "leave it out to have it inferred from the files"
+            raise UsageError(f"{self.paths.consume_queue}: {text}", hint=hint)
 
     def _require_folders(self, topics: Topics) -> None:
         """Raises an error if something else has the name of a topic's folder. As for a broker, any
@@ -271,12 +271,13 @@ class _Opening:
         what those were, whether a queue is missing that consumers have read."""
         if closed is None:
             return lacks_consumed_queues(queues, self.paths, self.env)
-        known = KnownTopics.read(self.paths.root, env=self.env)
-        return closed.has_more(queues, log.min_offset, cache(known.is_deleted), self.paths.root)
+        return closed.has_more(queues, log.min_offset, self._is_deleted(), self.paths.root)
 
     def _lacks_entries(self, queues: list[ConsumeQueue], log: CommitLog, end_offset: int) -> bool:
-        known = KnownTopics.read(self.paths.root, env=self.env)
-        return lacks_entries(queues, log, end_offset, cache(known.is_deleted), self.config, self.env)
+        return lacks_entries(queues, log, end_offset, self._is_deleted(), self.config, self.env)
+
+    def _is_deleted(self) -> Callable[[bytes], bool]:
+        return cache(KnownTopics.read(self.paths.root, env=self.env).is_deleted)
 
     # -- changing ---------------------------------------------------------------------------------
     def _mark_open(self) -> None:
@@ -346,8 +347,7 @@ class _Opening:
         start = min(queues_from, index_from[0])
         if start >= end_offset:
             return
-        known = KnownTopics.read(self.paths.root, env=self.env)
-        derived.is_deleted = cache(known.is_deleted)
+        derived.is_deleted = self._is_deleted()
         for window in self._windows(derived.scanner, log, start):
             derived.put(window, queues_from=queues_from, index_from=index_from)
         derived.is_deleted = None
