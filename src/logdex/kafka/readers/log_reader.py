@@ -28,7 +28,8 @@ class LogReader:
     At least once: records that were not committed come again when the reader is opened the next
     time. A name is open once at a time (`LogInUseError`); readers of other names do not know of
     each other. Another process may write the partition. A reader that has committed nothing starts
-    at `start`. With ``read_committed`` the records of aborted transactions are left out.
+    at `start`. One whose next record was deleted goes on at the log start offset. With
+    ``read_committed`` the records of aborted transactions are left out.
     Thread-safe.
     """
 
@@ -55,9 +56,8 @@ class LogReader:
             self._committed = read_position(self.path, name, env=env)
             offset = start if self._committed is None else self._committed
             self._isolation = isolation
-            self._follower = LogFollower(self.path, offset, isolation=isolation, env=env)
-            self._position = offset
-            self._beyond = self._end_before(offset)
+            self._position, self._beyond = self._place(offset)
+            self._follower = LogFollower(self.path, self._position, isolation=isolation, env=env)
             self._resources = stack.pop_all()
         self._closed = False
 
@@ -90,15 +90,13 @@ class LogReader:
                 return found
             time.sleep(min(left, _PAUSE_S))
 
-    def _end_before(self, offset: int) -> OffsetOutOfRangeError | None:
-        """The error for an offset behind the log's end; None for one up to it."""
-        if not offset:
-            return None
+    def _place(self, offset: int) -> tuple[int, OffsetOutOfRangeError | None]:
+        """Where to read on for an offset, and the error for one behind the log's end."""
         with PartitionSnapshot(self.path, env=self._env) as snapshot:
-            start, end = snapshot.log_start_offset, snapshot.log_end_offset
-        if offset <= end:
-            return None
-        return OffsetOutOfRangeError(offset, path=self.path, log_start_offset=start, log_end_offset=end)
+            start = snapshot.log_start_offset
+            end = start if offset <= start else snapshot.log_end_offset
+        error = OffsetOutOfRangeError(offset, path=self.path, log_start_offset=start, log_end_offset=end)
+        return max(offset, start), error if offset > end else None
 
     def _take(self, count: int) -> list[Record]:
         self._require_open()
@@ -132,7 +130,8 @@ class LogReader:
         behind the log's end."""
         with self._guard:
             self._require_open()
-            if (beyond := self._end_before(offset)) is not None:
+            offset, beyond = self._place(offset)
+            if beyond is not None:
                 raise beyond
             self._beyond = None
             follower = LogFollower(self.path, offset, isolation=self._isolation, env=self._env)

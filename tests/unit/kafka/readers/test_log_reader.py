@@ -168,3 +168,17 @@ def test_what_is_no_partition_is_refused(tmp_path: Path) -> None:
             with pytest.raises(NotAStoreError, match="is no partition"):
                 make(tmp_path / name)
         assert sorted(each.name for each in (tmp_path / name).iterdir()) == ["commitlog"]
+
+
+def test_deleted_records_are_passed_over(tmp_path: Path) -> None:
+    with a_log(tmp_path, 10) as log:
+        with log.reader("slow") as reader:
+            reader.poll(3)
+            reader.commit()
+        log.delete_records(5)
+        for reader in log.reader("slow"), log.reader("new"), LogReader(log.path, "other"):
+            with reader:
+                assert reader.position == 5
+                assert numbers(reader.poll()) == [5, 6, 7, 8, 9]
+                reader.seek(2)
+                assert numbers(reader.poll()) == [5, 6, 7, 8, 9]

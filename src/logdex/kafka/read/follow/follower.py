@@ -34,7 +34,7 @@ _POLL_RECORDS = 10_000
 
 class LogFollower:
     """Follows the records of the partition directory `path` as they are written, from `offset` on.
-    By default it starts at the first record of the log.
+    By default it starts at the first record in the files, which may be below the log start offset.
 
     `poll` returns what is there. The iterator waits for more until `stop` is called from another
     thread. With ``read_committed``, the records of a transaction are returned in log order once it
