@@ -39,9 +39,10 @@ class Consumer:
 
     At least once: a message that was not committed comes again, to this member or another, when a
     member leaves, dies, or starts again. The messages of one queue come in their order. The queues
-    are shared among the members of a group in all threads and processes; a member takes part only
-    while it polls. With ``mode="broadcasting"`` a consumer reads all queues, and keeps its offsets
-    in `offset_store`.
+    are shared among the members of a group in all threads and processes. A member takes and gives
+    up queues in `poll` only: while it works for long between two polls, it keeps them, and one that
+    polls no more must be closed. With ``mode="broadcasting"`` a consumer reads all queues, and
+    keeps its offsets in `offset_store`.
 
     `store` is the `MessageStore` of this process, or a path or `StoreSnapshot` of a store that
     another process may write. `tags` is ``a || b``. A new group starts with the first message, or
