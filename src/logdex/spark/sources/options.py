@@ -52,6 +52,12 @@ class Options:
         """Returns the error of an option whose value is not valid."""
         return UsageError(f"the option {name} is {self.text(name)!r}", hint=hint)
 
+    def impossible_offset(self, name: str, is_latest: bool) -> UsageError:
+        """Returns the error of a batch read that would begin at the latest offset, or end at the
+        earliest one."""
+        what = "-1 is the latest offset, at which only a stream begins" if is_latest else "-2 is the earliest offset"
+        return self.wrong(name, f"{what}: give another one, or leave the option out")
+
     def boolean(self, name: str, default: bool) -> bool:
         """Returns the value of an option that is ``true`` or ``false``."""
         value = self.text(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,17 @@ def open_snapshot(source: str, path: str, wanted: Format, settings: Mapping[str,
     if found.format != wanted.name:
         raise UsageError(f"{path} is {found.description}", hint=f"{source} reads {' and '.join(wanted.paths)}")
     return format_of(found).open(found, env=env, **settings)
+
+
+def different_names(paths: Sequence[str]) -> tuple[str, ...]:
+    """Returns the folder's name of each path, with as many of the folders above it as tell all
+    paths apart."""
+    parts = [path.strip("/").split("/") for path in paths]
+    for count in range(1, max(map(len, parts), default=0) + 1):
+        names = tuple("/".join(each[-count:]) for each in parts)
+        if len(set(names)) == len(names):
+            return names
+    return tuple(paths)
 
 
 def _given(options: Options, env: Env) -> list[str]:

@@ -149,6 +149,8 @@ def _parse(options: Options, name: str, least: int, impossible: int | None) -> N
         found = {(str(t), int(p)): _number(number) for t, some in given.items() for p, number in some.items()}
     except (ValueError, AttributeError, TypeError):
         raise wrong from None
-    if any(number < least or number == impossible for number in found.values()):
+    if impossible in found.values():
+        raise options.impossible_offset(name, impossible == LATEST)
+    if any(number < least for number in found.values()):
         raise wrong
     return found

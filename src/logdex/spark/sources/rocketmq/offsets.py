@@ -79,7 +79,7 @@ def _parse(options: Options, name: str, no_bound: int, impossible: int) -> _ByQu
     wrong = options.wrong(name, f"say {'earliest' if no_bound == EARLIEST else 'latest'}, or JSON such as {_EXAMPLE}")
     found = _by_queue(text, EARLIEST, wrong)
     if any(offset == impossible for _, _, offset in found):
-        raise wrong
+        raise options.impossible_offset(name, impossible == LATEST)
     return tuple(each for each in found if each[2] != no_bound)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,7 +21,7 @@ from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.spark.sources.damage import FAILFAST, with_hint
 from logdex.spark.sources.loss import require_no_loss
 from logdex.spark.sources.options import COMMON_OPTIONS, Options, format_settings
-from logdex.spark.sources.paths import find_paths, open_snapshot
+from logdex.spark.sources.paths import different_names, find_paths, open_snapshot
 from logdex.spark.sources.rocketmq.offsets import BEGIN_TIMES, END_TIMES, QueueTimes, queue_ranges
 from logdex.spark.sources.rocketmq.part import StorePart
 from logdex.spark.sources.table import ReadOptions, TablePlan, partition_bytes
@@ -106,7 +105,7 @@ class StoreTable:
         self.options = StoreOptions.of(options)
         self._settings: dict[str, Any] = options.settings(FORMAT)
         paths = find_paths(options, env)
-        names = options.names("brokerName") or tuple(posixpath.basename(path) for path in paths)
+        names = options.names("brokerName") or different_names(paths)
         if len(names) != len(paths):
             raise options.wrong("brokerName", f"give one name for each of the {len(paths)} stores")
         self.stores = []

@@ -79,7 +79,7 @@ def test_options(logs: Path, options: dict[str, str], expected: dict[str, int]) 
         ({"assign": "orders"}, "say JSON such as"),
         ({"subscribePattern": "("}, "no regular expression"),
         ({"startingOffsets": "latest"}, "say earliest, or JSON"),
-        ({"endingOffsets": '{"events": {"0": -2}}'}, "say latest, or JSON"),
+        ({"endingOffsets": '{"events": {"0": -2}}'}, "-2 is the earliest offset"),
         ({"subscribe": "orders", "startingOffsets": '{"orders": {"0": 3}}'}, "none for orders-1"),
         ({"subscribe": "events", "startingOffsets": '{"events": {"0": 3, "1": 4}}'}, "there is no partition events-1"),
         (

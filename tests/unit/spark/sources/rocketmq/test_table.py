@@ -93,7 +93,7 @@ def test_options(store: Path, options: dict[str, str], expected: Any) -> None:
         ({"startingOffsets": "latest"}, "say earliest, or JSON"),
         ({"endingOffsets": "earliest"}, "say latest, or JSON"),
         ({"startingOffsets": '{"TopicA": 3}'}, "say earliest, or JSON"),
-        ({"startingOffsets": '{"TopicA": {"0": -1}}'}, "say earliest, or JSON"),
+        ({"startingOffsets": '{"TopicA": {"0": -1}}'}, "-1 is the latest offset, at which only a stream begins"),
         ({"startingOffsetsByTimestamp": "5"}, "say JSON such as"),
         ({"endingOffsetsByTimestamp": '{"TopicA": {"0": -1}}'}, "say JSON such as"),
         ({"subscribe": "TopicA"}, "no option 'subscribe'"),
@@ -125,6 +125,9 @@ def test_several_stores(tmp_path: Path) -> None:
         build(tmp_path / name, MESSAGES[:5])
     rows = rows_of(table(f"{tmp_path}/broker-*"))
     assert [row["brokerName"] for row in rows] == ["broker-a"] * 5 + ["broker-b"] * 5
+    for name in ("a", "b"):
+        build(tmp_path / "of" / name / "store", MESSAGES[:1])
+    assert [row["brokerName"] for row in rows_of(table(f"{tmp_path}/of/*/store"))] == ["a/store", "b/store"]
     named = table(f"{tmp_path}/broker-a,{tmp_path}/broker-b", brokerName="x,y")
     of_y = Condition("brokerName", EQUAL, "y")
     assert {row["brokerName"] for row in rows_of(named, of_y)} == {"y"}
