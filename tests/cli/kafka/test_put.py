@@ -153,3 +153,19 @@ def test_records_of_any_time_are_put_if_asked(tmp_path: Path) -> None:
         "put", tmp_path / "store", "--create", "rocketmq", "--topic", "T", "--body", "x", "--no-timestamp-check"
     )
     assert (store.exit_code, "--no-timestamp-check" in store.stderr) == (2, True), store
+
+
+def test_put_says_what_was_cut(tmp_path: Path) -> None:
+    path = tmp_path / "events-0"
+    run("put", path, "--create", "kafka", "--value", "first")
+    [log] = path.glob("*.log")
+    whole = log.stat().st_size
+    run("put", path, "--value", "second")
+    with log.open("r+b") as file:
+        file.seek(whole + 64)
+        file.write(b"\xff\xff")
+    (path / ".logdex-clean").unlink()
+    told = run("put", path, "--value", "x")
+    assert (told.exit_code, told.stdout) == (0, "events/0  offset 1\n")
+    assert f"bytes were cut from byte {whole} of {log} on" in told.stderr
+    assert "were cut" not in run("put", path, "--value", "y").stderr

@@ -13,11 +13,12 @@ import numpy as np
 
 from logdex.errors import CorruptError, MissingFileError, UsageError
 from logdex.io.env import Env
-from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.commit_log.log_end import LogEnd
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.message_store.kept_windows import KeptWindows
+from logdex.rocketmq.read.parts.behind_damage import position_behind
 from logdex.rocketmq.scan.log_extent import find_valid_end
 from logdex.rocketmq.scan.log_walk import newest_written, readable
 from logdex.rocketmq.scan.scanner import Scanner
@@ -79,13 +80,16 @@ def clean_end(log: CommitLog, known: Iterable[int], config: StoreConfig, env: En
     return extent.end, extent.last_store_timestamp_ms or 0
 
 
-def unclean_end(log: CommitLog, kept: KeptWindows, config: StoreConfig, env: Env) -> tuple[LogEnd | None, int, int]:
+def unclean_end(
+    log: CommitLog, kept: KeptWindows, root: str, flushed_ms: int, config: StoreConfig, env: Env
+) -> tuple[LogEnd | None, int, int]:
     """(the end of a log after an unclean end, the offset there, the store time of its last message
     or 0), by a scan from `kept.start` on, whose first windows are kept.
 
     The log ends at the first message that is not whole. The CRC covers the body alone, so a message
     whose topic or properties are zeros from a page's start on is not whole either: the end is None
-    then. Raises `CorruptError` if a later file has messages, which no power cut leaves.
+    then. Raises `CorruptError` if messages follow in a later file, or in the same one with a store
+    time before `flushed_ms`, up to which all messages were on disk: no power cut leaves that.
     """
     scanner, last_ms = Scanner(config, env=env, nobody_writes=True, table=kept.table), 0
     end: LogEnd | None = None
@@ -106,16 +110,20 @@ def unclean_end(log: CommitLog, kept: KeptWindows, config: StoreConfig, env: Env
             offset = int(window.columns.position[torn])
             windows.close()
             break
-    newest = newest_written(log)
+    newest, file = newest_written(log), log.file_at_or_before(offset)
     if newest.start_offset > offset:
-        file = log.file_at_or_before(offset)
-        raise CorruptError(
-            f"the log is damaged here, and goes on in {newest.path}",
-            path=file.path,
-            position=offset - file.start_offset,
-            hint=_RECOVER_HINT,
-        )
+        raise _damaged(file, offset, f"in {newest.path}")
+    if end is not None and not end.is_clean and end.path == file.path:
+        position = position_behind(file, end, root, config, env)
+        following = None if position is None else readable(log, file.start_offset + position)
+        if following is not None and following.store_timestamp_ms < flushed_ms:
+            raise _damaged(file, offset, f"at byte {position}")
     return end, offset, last_ms
+
+
+def _damaged(file: CommitLogFile, offset: int, where: str) -> CorruptError:
+    text = f"the log is damaged here, and goes on {where}"
+    return CorruptError(text, path=file.path, position=offset - file.start_offset, hint=_RECOVER_HINT)
 
 
 def require_no_damage(log: CommitLog, start: int, end_offset: int, config: StoreConfig, env: Env) -> None:
@@ -129,9 +137,7 @@ def require_no_damage(log: CommitLog, start: int, end_offset: int, config: Store
     end = scanner.end
     assert end is not None  # the scan ran to its end
     if end.offset < end_offset:
-        raise CorruptError(
-            "the log is damaged here, and goes on behind it", path=end.path, position=end.position, hint=_RECOVER_HINT
-        ) from end.error
+        raise _damaged(log.file_at_or_before(end.offset), end.offset, "behind it") from end.error
 
 
 def _first_torn(window: Window) -> int | None:

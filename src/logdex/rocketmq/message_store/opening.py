@@ -223,19 +223,21 @@ class _Opening:
         queues_from = end_offset
         if not is_clean:
             self._kept = KeptWindows(scan_start(log, checkpoint.values))
-            stop, end_offset, last_ms = unclean_end(log, self._kept, self.config, self.env)
+            flushed_ms = checkpoint.values.physic_msg_timestamp_ms
+            stop, end_offset, last_ms = unclean_end(log, self._kept, self.paths.root, flushed_ms, self.config, self.env)
             queues_from = self._kept.start
             if stop is None or not stop.is_clean:
                 self.report.cut_reason = "a torn message" if stop is None else stop.reason
         damaged = [queue for queue in found_queues if is_damaged(queue)]
         closed = ClosedState.read(self.paths.root, log, end_offset, self.env)
         is_missing = bool(damaged) or not found_queues or self._have_lost(found_queues, log, closed)
-        if is_missing or (is_clean and self._lacks_entries(found_queues, log, end_offset)):
+        how = self._is_deleted(), self.config, self.env
+        if is_missing or (is_clean and lacks_entries(found_queues, log, end_offset, *how)):
             queues_from = log.min_offset
         trusted_ms = None if self.report.was_clean else checkpoint.values.index_msg_timestamp_ms
         keyless, indexed = ((), ()) if closed is None else (closed.keyless, closed.indexed)
-        where = self.paths, log, end_offset, self.config, trusted_ms, self.env
-        index = find_start(*where, keyless=keyless, indexed=indexed)
+        places = self.paths, log, end_offset, self.config, trusted_ms, self.env
+        index = find_start(*places, keyless=keyless, indexed=indexed)
         if self._kept is None:
             require_no_damage(log, min(queues_from, index.offset), end_offset, self.config, self.env)
         self.report.log_end_offset, self.report.queues_from = end_offset, queues_from
@@ -272,9 +274,6 @@ class _Opening:
         if closed is None:
             return lacks_consumed_queues(queues, self.paths, self.env)
         return closed.has_more(queues, log.min_offset, self._is_deleted(), self.paths.root)
-
-    def _lacks_entries(self, queues: list[ConsumeQueue], log: CommitLog, end_offset: int) -> bool:
-        return lacks_entries(queues, log, end_offset, self._is_deleted(), self.config, self.env)
 
     def _is_deleted(self) -> Callable[[bytes], bool]:
         return cache(KnownTopics.read(self.paths.root, env=self.env).is_deleted)

@@ -408,3 +408,23 @@ def test_damage_within_a_closed_log_costs_no_key_behind_it(tmp_path: Path) -> No
             assert lacking <= {40}
         shutil.rmtree(root)
     assert refused
+
+
+def test_damage_before_what_was_flushed_is_not_cut(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with open_store(root, mapped_file_size_commit_log=1 << 20) as store:
+        fill(store)
+        store.flush()
+        damaged = store.query_message("orders", "k40").messages[0]
+        crash(store)
+    [log] = [path for path in (root / "commitlog").iterdir() if any(path.read_bytes())]
+    data = bytearray(log.read_bytes())
+    data[damaged.physical_offset + damaged.size_bytes // 2] ^= 1
+    log.write_bytes(data)
+    before = contents(root)
+    with pytest.raises(CorruptError, match="goes on at byte"):
+        open_store(root, mapped_file_size_commit_log=1 << 20)
+    assert contents(root) == before
+    (root / "checkpoint").unlink()  # nothing says what was on disk
+    with open_store(root, mapped_file_size_commit_log=1 << 20) as store:
+        assert store.max_phy_offset == damaged.physical_offset

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.output import emit, emit_json, shown
+from logdex.cli.output import emit, emit_json, note, shown
 from logdex.cli.views.input_lines import bytes_of, made_of, objects_of
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV
@@ -117,7 +117,14 @@ def _open(path: str, settings: Mapping[str, Any], *, create: bool, hint: str) ->
         raise UsageError(f"{path} is not named like a partition", hint=hint)
     if not create and not DEFAULT_ENV.is_dir(path):
         raise UsageError(f"there is no partition {path}", hint="add --create kafka to make it")
-    return Log.open(path, create=create, **settings)
+    log = Log.open(path, create=create, **settings)
+    if log.load_report.cut_bytes:
+        cut = next(each for each in log.load_report.actions if each.size_bytes)
+        note(
+            f"{path} was not closed cleanly, and {log.load_report.cut_bytes} bytes were cut from byte {cut.position} "
+            f"of {cut.path} on, as by a broker that starts (logdex recover, before that, keeps what follows damage)"
+        )
+    return log
 
 
 def _append(log: Log, path: str, records: list[Record], as_json: bool) -> None:

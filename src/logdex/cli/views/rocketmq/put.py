@@ -59,8 +59,13 @@ def show(
         raise UsageError("put what?", hint="give --body TEXT, or --file JSONL (- for stdin)")
     messages = made_of(objects_of(file) if file is not None else [(0, {})], flags, _message)
     with MessageStore.open(require_store(found).path, create=False, **settings) as store:
-        for remark in store.load_report.config_remarks:
+        report = store.load_report
+        for remark in report.config_remarks:
             note(remark)
+        if report.cut_reason is not None:
+            note(
+                f"the store was not closed cleanly, and its log was cut at {report.log_end_offset}: {report.cut_reason}"
+            )
         while some := list(islice(messages, _AT_ONCE)):
             _put(store, some, as_json)
     return True
