@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from logdex.errors import StoreError
+from logdex.errors import StoreError, UsageError
+from logdex.layout.rocketmq import FILE_NAME_DIGITS
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.files.offset_files import OFFSET_MAX
 
@@ -23,6 +24,17 @@ def stated_start(log: CommitLog, file: CommitLogFile) -> int | None:
     except StoreError:
         return None
     return stated if second.physical_offset == stated + message.size_bytes else None
+
+
+def require_right_names(log: CommitLog) -> None:
+    """Raises `UsageError` for a file that has the name of another place than its messages: they
+    would be taken for messages of that place, perhaps once more."""
+    for file in log.files:
+        if file.start_offset not in log.unusable and (stated := stated_start(log, file)) is not None:
+            raise UsageError(
+                f"{file.path} holds the messages of the file {stated:0{FILE_NAME_DIGITS}d}",
+                hint="logdex verify says how to mend that, and logdex recover reads them where they belong",
+            )
 
 
 def with_stated_names(log: CommitLog) -> tuple[list[CommitLogFile], dict[str, CommitLogFile]]:

@@ -15,6 +15,7 @@ from logdex.jobs.output import command_line, staged_output
 from logdex.jobs.reports import Progress
 from logdex.jobs.work_time import work_seconds
 from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.commit_log.misnamed import require_right_names
 from logdex.rocketmq.files.broker_lock import broker_lock
 from logdex.rocketmq.files.known_topics import KnownTopics
 from logdex.rocketmq.files.store_files import StorePaths
@@ -57,6 +58,8 @@ def rebuild(
     check_output(root, output, in_place=in_place, env=env)
     notes = settle_unfinished(root, output, in_place=in_place, sync=sync, env=env)
     log = CommitLog.of_config(root, config, env=env)
+    if not log.is_one_file:
+        require_right_names(log)
     require_space(output, log, config, env)
     report = RebuildReport("local", assumed=list(config.assumed), notes=notes)
     named = resolve_name_zone(StorePaths(root).index, time_zone, env=env)

@@ -256,11 +256,13 @@ def test_in_place_keeps_what_it_replaces(tmp_path: Path) -> None:
     assert {name: data for name, data in contents(store).items() if name in written} == written
 
 
-def test_the_driver_reads_nothing_of_the_log(tmp_path: Path) -> None:
-    write_commit_log(str(tmp_path / "store"), messages(60), 4096)
-    env = Env()
+def test_the_driver_reads_two_messages_of_a_file_at_most(tmp_path: Path) -> None:
+    written = list(messages(60))
+    write_commit_log(str(tmp_path / "store"), written, 4096)
+    files, env = len(list((tmp_path / "store" / "commitlog").iterdir())), Env()
     rebuild_on(Serial(), str(tmp_path / "store"), str(tmp_path / "out"), CONFIG, env=env, part_size_bytes=700)
-    assert (env.counters.read_bytes, env.counters.mapped_bytes) == (0, 0)
+    assert env.counters.mapped_bytes == 0
+    assert env.counters.read_bytes <= files * 2 * max(len(encode_message(each)) for each in written)
 
 
 def test_refusals_are_typed(tmp_path: Path) -> None:

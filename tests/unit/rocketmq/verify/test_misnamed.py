@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from logdex.errors import UsageError
 from logdex.layout.rocketmq import MESSAGE_HEAD
+from logdex.rocketmq.rebuild import rebuild, rebuild_on
 from logdex.rocketmq.recover import recover
 from logdex.rocketmq.verify import verify
 from tests.crash.trees import tree
+from tests.unit.rocketmq.rebuild.test_job import Serial
 from tests.unit.rocketmq.small_stores import CONFIG, FILE_SIZE, MESSAGES, build
 
 PLACES = pytest.mark.parametrize("place", [0, 1, -1], ids=["first", "second", "last"])
@@ -58,6 +62,17 @@ def test_a_copy_under_another_name_is_to_be_moved_away(root: Path) -> None:
     [finding] = verify(root, CONFIG).findings
     assert (finding.check, finding.path) == ("commit-log-name", str(copy))
     assert finding.mend.startswith("look at what it is")
+
+
+@pytest.mark.parametrize("in_tasks", [False, True])
+def test_a_rebuild_refuses_a_wrong_name(root: Path, tmp_path: Path, in_tasks: bool) -> None:
+    first = sorted((root / "commitlog").iterdir())[0]
+    copy = first.with_name(f"{50 * FILE_SIZE:020d}")
+    copy.write_bytes(first.read_bytes())
+    run = partial(rebuild_on, Serial()) if in_tasks else rebuild
+    with pytest.raises(UsageError, match=f"{copy.name} holds the messages of the file {first.name}"):
+        run(str(root), str(tmp_path / "out"), CONFIG, sync=False)
+    assert not (tmp_path / "out").exists()
 
 
 def test_one_message_that_says_it_lies_elsewhere_is_no_wrong_name(root: Path) -> None:
