@@ -149,15 +149,17 @@ _PLACES = ("DIR", "FILE")
 """The metavars of options that are paths."""
 
 
-def output_of(command: str, path: str, output: str | None, *, in_place: bool) -> str | None:
-    """Returns the `--output` of a command; None if it writes in place.
+def output_of(command: str, path: str, output: str | None, *, in_place: bool | None = None) -> str | None:
+    """Returns the `--output` of a command; None if it writes in place. `in_place` is None for a
+    command that cannot.
 
     Raises `UsageError` unless exactly one of the two is given.
     """
     if in_place and output is not None:
         raise UsageError("--output and --in-place exclude each other", hint="give one of them")
     if not in_place and output is None:
-        raise UsageError("where to?", hint=f"logdex {command} {path} --output DIR, or --in-place")
+        hint = f"logdex {command} {path} --output DIR{'' if in_place is None else ', or --in-place'}"
+        raise UsageError("where to?", hint=hint)
     return output
 
 

@@ -155,6 +155,17 @@ def test_records_of_any_time_are_put_if_asked(tmp_path: Path) -> None:
     assert (store.exit_code, "--no-timestamp-check" in store.stderr) == (2, True), store
 
 
+def test_a_misspelt_field_is_told(tmp_path: Path) -> None:
+    (tmp_path / "lines").write_text('{"value_text": "a"}\n{"keyy": "x"}')
+    told = run("put", tmp_path / "events-0", "--create", "kafka", "--file", tmp_path / "lines")
+    assert told.exit_code == 2
+    assert "line 2: there is no field 'keyy'" in told.stderr
+    assert "did you mean key?" in told.stderr
+    (tmp_path / "lines").write_text('{"topic": "t", "body_text": "a", "kyes": ["k"]}')
+    told = run("put", tmp_path / "store", "--create", "rocketmq", "--file", tmp_path / "lines")
+    assert (told.exit_code, "did you mean keys?" in told.stderr) == (2, True), told
+
+
 def test_put_says_what_was_cut(tmp_path: Path) -> None:
     path = tmp_path / "events-0"
     run("put", path, "--create", "kafka", "--value", "first")

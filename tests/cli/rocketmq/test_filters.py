@@ -59,6 +59,8 @@ def test_the_last_that_pass_the_filters(store: Path) -> None:
 
 def test_grep_and_where(store: Path) -> None:
     assert numbers(store, "--grep", "KEYS=k3", "--where", "queue_offset < 9") == [3, 10, 17]
+    assert numbers(store, "--grep", "/^tag1$/", "--tail", 1) == numbers(store, "--where", "tags = tag1", "--tail", 1)
+    assert numbers(store, "--grep", "/^k3$/", "--where", "queue_offset < 9") == [3, 10, 17]
     assert numbers(store, "--where", "queue_id = 1", "--where", "properties.n >= 195") == [195, 197, 199]
     assert numbers(store, "--where", "keys = k0", "--limit", 2) == [0, 7]
     assert numbers(store, "--where", "topic = elsewhere") == []

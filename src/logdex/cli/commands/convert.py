@@ -61,7 +61,7 @@ def convert(
 ) -> None:
     """Write a store as Kafka logs, or Kafka logs as a store. Exit 0 good, 2 cannot run, 3 done but
     lossy."""
-    written_to = output_of(f"convert --to {to}", target.path, output, in_place=False)
+    written_to = output_of(f"convert --to {to}", target.path, output)
     assert written_to is not None
     found = find(target)
     if found.format == to:

@@ -85,7 +85,7 @@ def export(
     as_json: JsonOption = False,
 ) -> None:
     """Export what is new of a log as Parquet. Exit 0 good, 2 cannot run, 3 done but lossy."""
-    written_to = output_of("export", target.path, output, in_place=False)
+    written_to = output_of("export", target.path, output)
     assert written_to is not None
     source = log_source(
         target,

@@ -67,7 +67,7 @@ def filter_messages(
 ) -> None:
     """Write some of a log's messages as a new store or log directory. Exit 0 good, 2 cannot run, 3
     done but lossy."""
-    written_to = output_of("filter", target.path, output, in_place=False)
+    written_to = output_of("filter", target.path, output)
     own: dict[str, Any] = {"topic": topic, "queue": queue, "partition": partition, "begin_ms": begin_ms}
     own |= {"end_ms": end_ms, "offset": offset, "physical_offset": physical_offset, "grep": grep}
     own |= {"where": where or None, "isolation": isolation, "new_offsets": new_offsets}

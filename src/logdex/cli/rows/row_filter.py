@@ -113,10 +113,11 @@ class RowFilter(Generic[Row]):
         return _text(self._shape.pair(row, name.removeprefix(f"{self._shape.pairs_field}.")))
 
     def _texts(self, row: Row) -> list[bytes]:
-        """Returns keys and values, and headers or properties as ``NAME=VALUE``."""
+        """Returns keys and values, and headers or properties, each alone and as ``NAME=VALUE``."""
         texts = [value for of in self._shape.contents.values() if (value := of(row)) is not None]
-        pairs = self._shape.pairs(row)
-        return texts + [to_bytes(name) + b"=" + (value or b"") for name, value in pairs]
+        for name, value in self._shape.pairs(row):
+            texts += [value or b"", to_bytes(name) + b"=" + (value or b"")]
+        return [*texts, *self._shape.words(row)]
 
     def conditions(self) -> Conditions:
         """Returns the comparisons that a read plan can use. Each row is looked at again."""

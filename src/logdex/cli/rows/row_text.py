@@ -13,6 +13,9 @@ from logdex.cli.rows.template import compile_template
 from logdex.cli.rows.value_text import RawJson, json_value_of, text_of
 from logdex.primitives.text import utf8_or_none
 
+DECODED = "decoded"
+"""The field with what a row of a broker's own topic means."""
+
 
 def renderer(shape: RowShape[Row], options: RowOptions) -> Callable[[Row], str]:
     """Returns the function that makes the text of a row, as the options say, line ends included.
@@ -63,7 +66,7 @@ def pairs_text(pairs: list[Pair]) -> str:
 
 def check_columns(shape: RowShape[Row], options: RowOptions) -> None:
     """Raises `UsageError` for a column that is no field of the rows."""
-    names = (*shape.names, *(("decoded",) if options.decode else ()))
+    names = (*shape.names, *((DECODED,) if options.decode else ()))
     for name in options.columns or ():
         shape.require_field(name, names)
 
@@ -86,7 +89,7 @@ def json_fields(shape: RowShape[Row], options: RowOptions, row: Row) -> dict[str
         if shape.pairs_are_bytes:
             fields[shape.pairs_field] = [[name, json_value_of(value, how)] for name, value in shape.pairs(row)]
     if options.decode:
-        fields["decoded"] = shape.decode(row)
+        fields[DECODED] = shape.decode(row)
     if options.columns is None:
         return fields
     return {name: _field(shape, options, row, fields, name) for name in options.columns}
@@ -110,7 +113,7 @@ def _columns_line(shape: RowShape[Row], options: RowOptions, row: Row) -> str:
         content = name.removesuffix("_text")
         if content in shape.contents:
             cells.append(_cell_text(shape.contents[content](row), how if name == content else Values.TEXT))
-        elif name == "decoded":
+        elif name == DECODED:
             cells.append(shown(json_text(shape.decode(row))))
         elif name == shape.pairs_field:
             cells.append(pairs_text(shape.pairs(row)))

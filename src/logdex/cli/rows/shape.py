@@ -30,7 +30,8 @@ class RowShape(Generic[Row]):
     `pairs_are_bytes`, their values are base64 there too. `letters` are those of `--format`.
     `decode` returns what a row of one of the broker's own topics means, None for others. The fields
     `numbers` are whole numbers, `flags` are true or false. `line_parts` returns the parts of the
-    lines of Arrow rows, the value included, from `line_columns`.
+    lines of Arrow rows, the value included, from `line_columns`. `words` returns parts of a pair
+    that mean something alone, such as the keys of a message with several.
     """
 
     fields: tuple[str, ...]
@@ -46,6 +47,7 @@ class RowShape(Generic[Row]):
     flags: frozenset[str]
     line_parts: Callable[[pa.RecordBatch, RowOptions], Parts]
     line_columns: tuple[str, ...]
+    words: Callable[[Row], Sequence[bytes]] = lambda _: ()
 
     @property
     def value_field(self) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from logdex.cli.rows.printer import END_OF
+from logdex.cli.rows.row_text import DECODED
 from logdex.errors import LogdexError, UsageError
 from logdex.primitives.text import to_bytes
+from logdex.primitives.wrong_questions import nearest
 
 T = TypeVar("T")
 
@@ -32,12 +34,21 @@ def objects_of(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def made_of(
-    lines: Iterable[tuple[int, dict[str, Any]]], flags: Mapping[str, Any], make: Callable[[dict[str, Any]], T]
+    lines: Iterable[tuple[int, dict[str, Any]]],
+    flags: Mapping[str, Any],
+    known: Sequence[str],
+    make: Callable[[dict[str, Any]], T],
 ) -> Iterator[T]:
     """Yields what `make` makes of the fields of each line, with those of `flags` where a line
-    states none. Raises `UsageError` with the line's number for fields that it does not take."""
+    states none. Raises `UsageError` with the line's number for fields that are not `known`, and for
+    those that `make` does not take."""
+    known = (*known, DECODED)
+    by_lower = {name.lower(): name for name in known}
     for number, fields in lines:
         try:
+            for name in fields:
+                if name not in known:
+                    raise UsageError(f"there is no field {name!r}", hint=nearest(name, by_lower, known))
             yield make({**flags, **{name: value for name, value in fields.items() if value is not None}})
         except (LogdexError, TypeError, ValueError) as error:
             where = f"line {number}: " if number else ""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdex.cli.output import emit, emit_json, note, shown
 from logdex.cli.views.input_lines import bytes_of, made_of, objects_of
+from logdex.cli.views.kafka.records import RECORDS
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV
 from logdex.primitives.text import to_bytes
@@ -55,7 +56,7 @@ def show(
     if no_timestamp_check:
         settings = {**settings, "message_timestamp_before_max_ms": -1, "message_timestamp_after_max_ms": -1}
     lines = objects_of(file) if file is not None else [(0, dict[str, Any]())]
-    records = made_of(lines, flags, lambda fields: (fields, _record(fields)))
+    records = made_of(lines, flags, RECORDS.names, lambda fields: (fields, _record(fields)))
     with ExitStack() as stack:
         logs: dict[str, Log] = {}
         while some := list(islice(records, _AT_ONCE)):

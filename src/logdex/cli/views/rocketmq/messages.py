@@ -253,6 +253,7 @@ MESSAGES: RowShape[MessageRow] = RowShape(
         *("topic", "queue_id", "queue_offset", "physical_offset", "size_bytes", "sys_flag"),
         *("store_timestamp_ms", "body", "tags", "keys", "unique_key"),
     ),
+    words=lambda row: row.message.keys,
 )
 """How messages are shown. The letters of `--format` stand in docs/guide/readable-output.md."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdex.cli.output import emit, emit_json, note, shown
 from logdex.cli.views.input_lines import bytes_of, made_of, objects_of
+from logdex.cli.views.rocketmq.messages import MESSAGES
 from logdex.errors import LogdexError, LogFailedError, UsageError
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ def show(
     flags = {name: value for name, value in {**flags, "delay_level": delay_level}.items() if value is not None}
     if file is None and body is None:
         raise UsageError("put what?", hint="give --body TEXT, or --file JSONL (- for stdin)")
-    messages = made_of(objects_of(file) if file is not None else [(0, {})], flags, _message)
+    lines = objects_of(file) if file is not None else [(0, dict[str, Any]())]
+    messages = made_of(lines, flags, (*MESSAGES.names, "delay_level"), _message)
     with MessageStore.open(require_store(found).path, create=False, **settings) as store:
         report = store.load_report
         for remark in report.config_remarks:
