@@ -223,3 +223,12 @@ def test_odd_texts(place: Path) -> None:
         ended = run(*words)
         assert ended.exit_code == 2
         assert "bug" not in ended.stderr
+
+
+def test_hints_can_be_typed_as_they_are(tmp_path: Path) -> None:
+    store = tmp_path / "my store"
+    run("put", store, "--create", "rocketmq", "--topic", "T", "--body", "x")
+    told = run("filter", store, "--topic", "T")
+    assert f"logdex filter '{store}' --output DIR" in told.stderr
+    assert "--in-place" not in told.stderr
+    assert f"logdex info '{store}' lists" in run("get", store, "--offset", 0).stderr

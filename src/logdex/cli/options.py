@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, get_args
@@ -158,7 +159,7 @@ def output_of(command: str, path: str, output: str | None, *, in_place: bool | N
     if in_place and output is not None:
         raise UsageError("--output and --in-place exclude each other", hint="give one of them")
     if not in_place and output is None:
-        hint = f"logdex {command} {path} --output DIR{'' if in_place is None else ', or --in-place'}"
+        hint = f"logdex {command} {shlex.quote(path)} --output DIR{'' if in_place is None else ', or --in-place'}"
         raise UsageError("where to?", hint=hint)
     return output
 

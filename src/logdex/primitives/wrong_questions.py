@@ -3,6 +3,7 @@ Both formats answer them in the same words."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from operator import index
@@ -17,7 +18,7 @@ LONG_MAX = (1 << 63) - 1
 
 def unknown_topic(topic: str, known: Collection[str], path: str) -> MissingFileError:
     """Returns the error for a topic that is not among the known ones, with the nearest of these."""
-    lists = f"logdex info {path} lists the topics"
+    lists = f"logdex info {shlex.quote(path)} lists the topics"
     found = nearest_names(topic, known)
     hint = f"did you mean {found[0]!r}? {lists}" if found else lists
     return MissingFileError(f"no topic {topic!r}", path=path, hint=hint)

@@ -3,6 +3,7 @@ date."""
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -95,7 +96,7 @@ def dispatch(
     if signals:
         raise typer.Exit(SIGNAL_EXIT + signals[0])
     if job.report.lossy:
-        hint(f"logdex verify {target.path} lists all damage")
+        hint(f"logdex verify {shlex.quote(target.path)} lists all damage")
         raise typer.Exit(DONE_BUT_LOSSY)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -112,7 +113,7 @@ def export(
         _print(report, written_to)
     note_losses(report.notes, report.losses, "lost")
     if report.lossy or not is_whole:
-        hint(f"logdex verify {target.path} lists all damage")
+        hint(f"logdex verify {shlex.quote(target.path)} lists all damage")
         raise typer.Exit(DONE_BUT_LOSSY)
 
 

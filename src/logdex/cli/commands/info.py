@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
 import typer
@@ -43,7 +44,7 @@ def info(
     Exit 0 good, 1 something could not be read, 2 cannot run.
     """
     if of_store and not as_json:
-        raise UsageError("--store goes with --json", hint=f"logdex info {target.path} --json --store")
+        raise UsageError("--store goes with --json", hint=f"logdex info {shlex.quote(target.path)} --json --store")
     found = find(target)
     look, view = format_of(found).overview(found, target.settings), view_of(found.format, "info")
     if as_json:

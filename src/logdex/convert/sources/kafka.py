@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -95,7 +96,7 @@ class LogDirSource:
                 yield each
         if not count and (self.topic is not None or self.partition is not None):
             snapshot.scan(topic=self.topic, partition=self.partition)  # names the nearest topic
-            hint = f"logdex info {self.path} lists what is here"
+            hint = f"logdex info {shlex.quote(self.path)} lists what is here"
             raise MissingFileError("no such topic or partition", path=self.path, hint=hint)
 
     def _plan_partition(

@@ -4,6 +4,7 @@ store of another one."""
 from __future__ import annotations
 
 import os
+import shlex
 
 from logdex.errors import MissingFileError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
@@ -135,7 +136,7 @@ def require_queues(snapshot: StoreSnapshot, env: Env) -> None:
         raise MissingFileError(
             "the log has messages, and there are no ConsumeQueues",
             path=paths.consume_queue,
-            hint=f"logdex rebuild {snapshot.root} --in-place makes them",
+            hint=f"logdex rebuild {shlex.quote(snapshot.root)} --in-place makes them",
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import shlex
 
 from logdex import limits
 from logdex.errors import CorruptError, StoreError, UnreadableError, VanishedError
@@ -200,4 +201,4 @@ def _mend_config(path: str, env: Env) -> str:
         require_config(data, backup)
     except StoreError:
         return f"{RESTORE}: {name} is not sound either, so that a broker does not start"
-    return f"copy {backup} over it: the broker falls back on that"
+    return f"copy {shlex.quote(backup)} over it: the broker falls back on that"

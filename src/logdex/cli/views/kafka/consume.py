@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -42,7 +43,7 @@ def show(
     from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
 
     if found.kind is KafkaPathKind.LOG_DIR and topic is None:
-        raise UsageError("which topic?", hint=f"give --topic T; logdex info {found.path} lists them")
+        raise UsageError("which topic?", hint=f"give --topic T; logdex info {shlex.quote(found.path)} lists them")
     if found.kind not in (KafkaPathKind.LOG_DIR, KafkaPathKind.PARTITION):
         raise UsageError(f"{found.path} is {found.description}", hint="give its partition's directory")
     with open_kafka(found, **settings) as snapshot, ExitStack() as stack:

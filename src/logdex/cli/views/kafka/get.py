@@ -3,6 +3,7 @@ TimeIndex."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +79,7 @@ def _the_partition(snapshot: KafkaSnapshot, topic: str | None, partition: int | 
     if len(scan.partitions) == 1:
         return scan.partitions[0]
     missing = "--topic T --partition N" if topic is None else "--partition N"
-    raise UsageError("which partition?", hint=f"give {missing}; logdex info {snapshot.path} lists them")
+    raise UsageError("which partition?", hint=f"give {missing}; logdex info {shlex.quote(snapshot.path)} lists them")
 
 
 def _offset_at(partition: PartitionSnapshot, time_ms: int, isolation: str) -> int | None:

@@ -3,6 +3,7 @@ partitions, of which only these can be reset."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -46,9 +47,8 @@ def show(
                 with reader_lock(each.partition.path, each.name):
                     write_position(each.partition.path, each.name, target)
         if not progress and not groups and group is not None:
-            raise UsageError(
-                f"{found.path}: no group or reader {group} is known", hint=f"logdex offsets {found.path} lists them"
-            )
+            hint = f"logdex offsets {shlex.quote(found.path)} lists them"
+            raise UsageError(f"{found.path}: no group or reader {group} is known", hint=hint)
         print_offsets(
             [
                 *(_row(each, None) for each in groups),

@@ -3,6 +3,7 @@ log."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,7 @@ def show(
     for problem in problems:
         note(problem.message)
     if problems:
-        hint(f"the answer may lack records of bad batches; logdex verify {found.path} lists all damage")
+        hint(f"the answer may lack records of bad batches; logdex verify {shlex.quote(found.path)} lists all damage")
     messages = [problem.message for problem in problems]
     print_end(rows, "query", count=printer.printed, is_complete=not problems, problems=messages)
     return not problems
@@ -71,5 +72,5 @@ def _ask(
         snapshot.scan(topic=topic, partition=partition)  # refuses other topics
         return [(snapshot, record) for record in snapshot.query(key, *rest, key_index_dir=key_index, problems=problems)]
     if topic is None:
-        raise UsageError("which topic?", hint=f"give --topic; logdex info {snapshot.path} lists them")
+        raise UsageError("which topic?", hint=f"give --topic; logdex info {shlex.quote(snapshot.path)} lists them")
     return snapshot.query(topic, key, *rest, partition=partition, key_index_dir=key_index, problems=problems)

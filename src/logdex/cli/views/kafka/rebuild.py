@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from logdex.cli.output import hint, human_size, note, note_settings
@@ -23,7 +24,7 @@ def print_notes(found: KafkaPath, report: KafkaRebuildReport) -> None:
     for line in [*report.notes, *report.losses]:
         note(line)
     if report.lossy:
-        hint(f"logdex recover {found.path} --output DIR recovers the batches after the damage")
+        hint(f"logdex recover {shlex.quote(found.path)} --output DIR recovers the batches after the damage")
 
 
 def source(report: KafkaRebuildReport) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -187,5 +188,5 @@ def tell_scan(scan: KafkaScan[PartitionSnapshot], path: str) -> bool:
             "compaction or lost batches leave them"
         )
     if not scan.is_good:
-        hint(f"logdex verify {path} lists all damage")
+        hint(f"logdex verify {shlex.quote(path)} lists all damage")
     return scan.is_good

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict, deque
 from functools import partial
 from typing import TYPE_CHECKING
@@ -63,7 +64,7 @@ def print_tail(
         newest = _later(newest, max((at for at, _ in found), default=None))
         is_good = scan.end is None or tell_damage(scan.end, snapshot.root)
     if not is_good:
-        hint(f"logdex verify {snapshot.root} lists all damage")
+        hint(f"logdex verify {shlex.quote(snapshot.root)} lists all damage")
     for at, message in sorted(found, key=lambda pair: pair[0]):
         printer.print(message, at)
     return is_good, newest, frozenset([*(at for at, _ in found), *([] if newest is None else [newest])])

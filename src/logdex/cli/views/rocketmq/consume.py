@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -47,12 +48,12 @@ def show(
 
     path = require_store(found).path
     if topic is None:
-        raise UsageError("which topic?", hint=f"give --topic T; logdex info {path} lists them")
+        raise UsageError("which topic?", hint=f"give --topic T; logdex info {shlex.quote(path)} lists them")
     left, wanted = limit, RowFilter(MESSAGES, grep, where)
     with StoreSnapshot(found, **settings) as snapshot:
         snapshot.require_known(topic)
         if not queue_ids(path, to_bytes(topic), DEFAULT_ENV):
-            raise UsageError(f"{path} has no topic {topic}", hint=f"logdex info {path} lists the topics")
+            raise UsageError(f"{path} has no topic {topic}", hint=f"logdex info {shlex.quote(path)} lists the topics")
         require_queues(snapshot, DEFAULT_ENV)
         committed = ConsumerOffsetManager(path).read().file
         if committed.remark is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,7 @@ def show(
 
     path = require_store(found).path
     if topic is None or queue is None:
-        raise UsageError("which queue?", hint=f"give --topic T --queue N; logdex info {path} lists them")
+        raise UsageError("which queue?", hint=f"give --topic T --queue N; logdex info {shlex.quote(path)} lists them")
     wanted = RowFilter(MESSAGES, grep, where)
     with StoreSnapshot(found, **settings) as snapshot:
         snapshot.require_known(topic, queue)
@@ -60,7 +61,7 @@ def show(
             f"continue with --offset {result.next_begin_offset}"
         )
     if result.status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE:
-        hint(f"logdex info {path} lists the queues; logdex rebuild derives missing ones")
+        hint(f"logdex info {shlex.quote(path)} lists the queues; logdex rebuild derives missing ones")
     if result.problem is not None:
         note(f"the message at queue offset {result.next_begin_offset} cannot be read: {result.problem.message}")
         if result.problem.hint is not None:

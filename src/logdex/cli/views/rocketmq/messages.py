@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -274,5 +275,5 @@ def tell_damage(end: LogEnd, path: str) -> bool:
     """Reports an end of the log that is not clean. Returns whether it is clean."""
     if not end.is_clean:
         note(end.description)
-        hint(f"logdex verify {path} lists all damage")
+        hint(f"logdex verify {shlex.quote(path)} lists all damage")
     return end.is_clean

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,9 @@ def show(
         if not rows and topic is not None:
             snapshot.require_known(topic)
         if not rows and (group is not None or topic is not None):
-            raise UsageError(f"{path}: nothing is known of that", hint=f"logdex offsets {path} lists what is known")
+            raise UsageError(
+                f"{path}: nothing is known of that", hint=f"logdex offsets {shlex.quote(path)} lists what is known"
+            )
         place = int(reset_to) if reset_to is not None and reset_to.isdecimal() else reset_to
         targets = [None if place is None else reset_target(snapshot, row, place, time_ms) for row in rows]
     if yes and group is not None and wanted is not None:

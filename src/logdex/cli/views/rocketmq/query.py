@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -48,7 +49,7 @@ def show(
 
     path = require_store(found).path
     if topic is None:
-        raise UsageError("which topic?", hint=f"give --topic; logdex info {path} lists them")
+        raise UsageError("which topic?", hint=f"give --topic; logdex info {shlex.quote(path)} lists them")
     if (key is None) == (tag is None):
         raise UsageError("which messages?", hint="give either --key K or --tag T")
     text, index_type = (key, None) if key is not None else (tag or "", "T")
