@@ -217,17 +217,18 @@ class PartitionWriter:
         """Writes the epochs of the batches from the log's start on, and later ones that only the
         checkpoint holds."""
         epochs = self._runs.to_leader_epochs()
-        for run in self._runs.sort_out()[1]:
+        good, harmed = self._runs.sort_out()
+        for run in harmed:
             self.notes.append(
                 f"{run.path}: byte {run.position}: a batch of leader epoch {run.epoch} among others: not believed"
             )
-        known = epochs.entries
+        latest = max((run.epoch for run in good), default=-1)
+        last_offset = max((run.last_offset for run in good), default=-1)
         for entry in stored:
-            latest = known[-1] if known else EpochEntry(-1, -1)
-            if (
-                entry.epoch > latest.epoch and latest.start_offset < entry.start_offset < self.next_offset
-            ):  # loading the log drops others
+            # Loading the log drops others; no batch behind an epoch's start is of an earlier one.
+            if entry.epoch > latest and last_offset < entry.start_offset < self.next_offset:
                 epochs.assign(*entry)
+                latest = entry.epoch
         epochs.truncate_from_start(min(log_start_offset, self.next_offset))
         self._put(LEADER_EPOCH_CHECKPOINT, epochs.to_bytes())
 

@@ -302,3 +302,10 @@ def test_a_failure_publishes_nothing_and_can_be_run_again(log_dir: Path, tmp_pat
     output, report = recover_to(log_dir, tmp_path)
     assert not report.lossy
     shutil.rmtree(output)
+
+
+def test_an_epoch_that_the_batches_contradict_is_not_taken_over(log_dir: Path, tmp_path: Path) -> None:
+    (log_dir / PARTITION / "leader-epoch-checkpoint").write_text("0\n4\n0 0\n1 10\n2 20\n7 22\n")
+    output, _ = recover_to(log_dir, tmp_path)
+    assert (output / PARTITION / "leader-epoch-checkpoint").read_text() == "0\n3\n0 0\n1 10\n2 20\n"
+    assert verify(str(output), CONFIG).findings == []
