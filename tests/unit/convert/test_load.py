@@ -21,9 +21,9 @@ from tests.unit.convert.export.test_job import store
 from tests.unit.convert.test_translate import NEW
 
 
-def table(folder: Path, columns: dict[str, Any], name: str = "t.parquet") -> str:
+def table(folder: Path, columns: dict[str, Any], name: str = "t.parquet", row_group_size: int | None = None) -> str:
     folder.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table(columns), folder / name)
+    pq.write_table(pa.table(columns), folder / name, row_group_size=row_group_size)
     return str(folder / name)
 
 

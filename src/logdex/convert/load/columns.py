@@ -38,17 +38,19 @@ def records(batch: pa.RecordBatch, now_ms: int) -> pa.Table:
     return pa.Table.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
-def messages(batch: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
+def messages(batch: pa.RecordBatch, now_ms: int) -> pa.Table:
     """Returns the columns that `MessageStore.put_columns` takes. Raises `UsageError` for records of
     Kafka."""
     _require(batch, "body", "value", "kafka")
     columns = {_NAMES.get(name, name): typed(batch, name, _TEXTS) for name in _TEXTS}
+    if columns["queue_id"] is None:
+        columns["queue_id"] = pa.repeat(pa.scalar(0, pa.int32()), len(batch))
     columns["topic"] = topics_of(batch, None)
     columns["keys"] = batch.column("keys") if "keys" in batch.schema.names else None
     columns["properties"] = property_maps(batch)
     columns["born_timestamp_ms"] = times_ms(batch, "bornTimestamp", now_ms)
     present = {name: column for name, column in columns.items() if column is not None}
-    return pa.RecordBatch.from_arrays(list(present.values()), list(present))
+    return pa.Table.from_arrays(list(present.values()), list(present))
 
 
 def _require(batch: pa.RecordBatch, needed: str, other: str, other_format: str) -> None:
@@ -67,3 +69,19 @@ def numbers(batch: pa.RecordBatch, name: str) -> npt.NDArray[np.int64] | None:
         raise UsageError(f"the column {name} has nulls", hint="leave the column out, or fill them")
     found: npt.NDArray[np.int64] = column.to_numpy()
     return found
+
+
+def place_rows(batch: pa.RecordBatch, number: str) -> list[tuple[str, int, npt.NDArray[np.int64]]]:
+    """Returns each topic and number of a queue or partition, which is 0 if no column states it, and
+    which rows are of it."""
+    topics = topics_of(batch, None).dictionary_encode()
+    places = numbers(batch, number)
+    places = np.zeros(len(batch), np.int64) if places is None else places
+    if len(places) and not 0 <= int(places.min()) <= int(places.max()) < 1 << 31:
+        raise UsageError(f"the column {number} has {places.min()} to {places.max()}", hint="use 0 to 2147483647")
+    kinds, inverse, counts = np.unique(
+        (topics.indices.to_numpy().astype(np.int64) << 32) | places, return_inverse=True, return_counts=True
+    )
+    rows = np.split(np.argsort(inverse, kind="stable"), np.cumsum(counts)[:-1])
+    names = topics.dictionary.to_pylist()
+    return [(names[kind >> 32], kind & 0xFFFFFFFF, each) for kind, each in zip(kinds.tolist(), rows, strict=True)]

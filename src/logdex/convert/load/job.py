@@ -5,17 +5,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from logdex.convert.columns.rows import topics_of
-from logdex.convert.load.columns import KAFKA, ROCKETMQ, left_out, messages, numbers, records
+from logdex.convert.load.columns import KAFKA, ROCKETMQ, left_out, messages, records
+from logdex.convert.load.in_order import Convert, Order, PlaceRows, joined, rows_as_they_come, rows_in_order
 from logdex.convert.load.tables import TableFile, find_tables
 from logdex.convert.new_directory import new_directory
 from logdex.convert.partition_writer import PartitionWriter, join_directories
@@ -105,63 +104,71 @@ def tasks_of(files: Sequence[TableFile]) -> list[tuple[TableFile, ...]]:
 def load_partitions(
     home: str, compression: Compression, now_ms: int, env: Env, files: tuple[TableFile, ...], attempt: str, count: Count
 ) -> Loaded:
-    """A task: writes the rows of some files as partitions."""
+    """A task: writes the rows of some files as partitions, each in the order of its offsets."""
     done = Loaded(f"{home}/{attempt}")
+    names: dict[str, str] = {}
     with PartitionWriter(done.folder, compression=compression, env=env) as writer:
-        for file in files:
-            for batch in file.batches(env):
-                done.unused.update(left_out(batch.schema.names, KAFKA))
-                for topic, partition, rows in _by_place(batch, "partition"):
-                    offsets = numbers(rows, "offset")
-                    offsets = np.arange(len(rows), dtype=np.int64) if offsets is None else offsets
-                    writer.append(TopicPartition(kafka_topic(topic), partition), records(rows, now_ms), offsets)
-                    done.places.add((topic, partition))
-                done.messages += len(batch)
-                count(len(batch), 0)
-            count(0, file.size_bytes)
+        for found in _rows(files, "partition", ("offset",), partial(records, now_ms=now_ms), done, KAFKA, count, env):
+            for each in found:
+                topic, partition = each.place
+                name = kafka_topic(topic)
+                if names.setdefault(name, topic) != topic:
+                    hint = "rename one, or import them one by one"
+                    raise UsageError(f"the topics {topic} and {names[name]} both become {name}", hint=hint)
+                writer.append(TopicPartition(name, partition), each.table, each.numbers)
+                done.places.add(each.place)
     return done
 
 
 def load_store(
     home: str, settings: Mapping[str, Any], env: Env, files: tuple[TableFile, ...], attempt: str, count: Count
 ) -> Loaded:
-    """A task: puts the rows of all files into a new store."""
+    """A task: puts the rows of all files into a new store, those of each queue in the order of
+    their places in the log, or else in the queue."""
     done = Loaded(f"{home}/{attempt}")
     queues, now_ms = dict[str, int](), time.time_ns() // 1_000_000
+    convert = partial(messages, now_ms=now_ms)
     with MessageStore.open(done.folder, env=env, background=False, **settings) as store:
-        for file in files:
-            for batch in file.batches(env):
-                done.unused.update(left_out(batch.schema.names, ROCKETMQ))
-                for topic, queue_id, _ in _by_place(batch, "queueId"):
-                    if queue_id >= queues.get(topic, 0):
-                        queues[topic] = queue_id + 1
-                        store.create_topic(topic, queue_id + 1)
-                    done.places.add((topic, queue_id))
-                result = store.put_columns(messages(batch, now_ms))
-                if result.status is not PutMessageStatus.PUT_OK:
-                    hint = "look for topics, bodies or properties that are too large"
-                    raise UsageError(f"{file.path}: the engine refuses rows: {result.status.name}", hint=hint)
-                store.dispatch()
-                done.messages += len(batch)
-                count(len(batch), 0)
-            count(0, file.size_bytes)
+        for found in _rows(files, "queueId", ("physicalOffset", "queueOffset"), convert, done, ROCKETMQ, count, env):
+            for topic, queue_id in (each.place for each in found):
+                if queue_id >= queues.get(topic, 0):
+                    queues[topic] = queue_id + 1
+                    store.create_topic(topic, queue_id + 1)
+                done.places.add((topic, queue_id))
+            result = store.put_columns(joined([each.table for each in found]))
+            if result.status is not PutMessageStatus.PUT_OK:
+                hint = "look for topics, bodies or properties that are too large"
+                raise UsageError(f"the engine refuses rows: {result.status.name}", hint=hint)
+            store.dispatch()
     return done
 
 
-def _by_place(batch: pa.RecordBatch, number: str) -> list[tuple[str, int, pa.RecordBatch]]:
-    """Returns the rows by topic and the number of the queue or partition, which is 0 if no column
-    states it."""
-    topics = topics_of(batch, None).dictionary_encode()
-    places = numbers(batch, number)
-    places = np.zeros(len(batch), np.int64) if places is None else places
-    if len(places) and not 0 <= int(places.min()) <= int(places.max()) < 1 << 31:
-        raise UsageError(f"the column {number} has {places.min()} to {places.max()}", hint="use 0 to 2147483647")
-    kinds, inverse = np.unique((topics.indices.to_numpy().astype(np.int64) << 32) | places, return_inverse=True)
-    return [
-        (
-            str(topics.dictionary[kind >> 32].as_py()),
-            kind & 0xFFFFFFFF,
-            batch.take(pa.array(np.flatnonzero(inverse == place))),
-        )
-        for place, kind in enumerate(kinds.tolist())
-    ]
+def _rows(
+    files: Sequence[TableFile],
+    place: str,
+    by: Sequence[str],
+    convert: Convert,
+    done: Loaded,
+    used: frozenset[str],
+    count: Count,
+    env: Env,
+) -> Iterator[list[PlaceRows]]:
+    """Returns the rows of the files, in the order of the first column of `by` that they have, and
+    else as they come. Raises `UsageError` if only some of them have it."""
+    names = {file.path: file.names(env) for file in files}
+    for each in names.values():
+        done.unused.update(left_out(each, used))
+
+    def read(batch: pa.RecordBatch, size_bytes: int) -> None:
+        done.messages += len(batch)
+        count(len(batch), size_bytes)
+
+    for column in by:
+        without = [path for path, each in names.items() if column not in each]
+        if not without:
+            order = Order(place, column, is_unique=column in used)
+            return rows_in_order(files, order, convert, read, env)
+        if len(without) < len(files) and column == by[-1]:
+            hint = "give all files this column, or none"
+            raise UsageError(f"{without[0]} has no column {column}, which other files have", hint=hint)
+    return rows_as_they_come(files, place, convert, read, env)

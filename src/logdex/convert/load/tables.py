@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -17,6 +19,17 @@ from logdex.io.env import Env, ReadFile
 _SUFFIX = ".parquet"
 _TOPIC = "topic="
 _BATCH_ROWS = 1 << 15
+_BATCH_BYTES = 64 << 20
+_BUFFER_BYTES = 1 << 18
+
+
+class Batch(NamedTuple):
+    """Rows of a file, the number of the row behind them, and about how much of the file lies before
+    that."""
+
+    rows: pa.RecordBatch
+    end: int
+    position: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +40,40 @@ class TableFile:
     topic: str | None
     size_bytes: int
 
-    def batches(self, env: Env) -> Iterator[pa.RecordBatch]:
-        """Yields the rows, with a column `topic`. Raises `CorruptError` for a file that is not
-        Parquet, and `UsageError` if nothing says the topic."""
+    def names(self, env: Env) -> list[str]:
+        """Returns the names of the columns."""
+        with self._opened(env) as parquet:
+            names: list[str] = parquet.schema_arrow.names
+            return names
+
+    def batches(
+        self, env: Env, columns: Collection[str] | None = None, *, first: int = 0, batch_bytes: int = _BATCH_BYTES
+    ) -> Iterator[Batch]:
+        """Yields the rows from number `first` on, with a column `topic`, and only those of
+        `columns` that there are if it is not None. A batch of all columns takes about `batch_bytes`.
+        Raises `CorruptError` for a file that is not Parquet, and `UsageError` if nothing says the
+        topic."""
+        with self._opened(env) as parquet:
+            groups = [parquet.metadata.row_group(at) for at in range(parquet.num_row_groups)]
+            total = parquet.metadata.num_rows
+            row_bytes = sum(group.total_byte_size for group in groups) // max(total, 1) + 1
+            names = None if columns is None else [name for name in columns if name in parquet.schema_arrow.names]
+            rows, skipped = 0, 0  # the rows of the row groups that are passed over, and their number
+            while skipped < len(groups) and rows + groups[skipped].num_rows <= first:
+                rows += groups[skipped].num_rows
+                skipped += 1
+            size = min(max(batch_bytes // row_bytes, 1), _BATCH_ROWS)
+            for batch in parquet.iter_batches(size, row_groups=list(range(skipped, len(groups))), columns=names):
+                rows += len(batch)
+                if rows > first:
+                    batch = batch.slice(max(len(batch) - (rows - first), 0))
+                    yield Batch(self._with_topic(batch), rows, self.size_bytes * rows // total)
+
+    @contextmanager
+    def _opened(self, env: Env) -> Iterator[Any]:
         with env.open_read(self.path) as file:
             try:
-                for batch in pq.ParquetFile(_Source(file)).iter_batches(_BATCH_ROWS):
-                    yield self._with_topic(batch)
+                yield pq.ParquetFile(_Source(file), buffer_size=_BUFFER_BYTES)
             except (pa.ArrowInvalid, OSError) as error:
                 if isinstance(error, OSError) and error.errno is not None:
                     raise
