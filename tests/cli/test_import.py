@@ -43,3 +43,11 @@ def test_rows_of_the_other_format_are_refused(column: str, other: str, tmp_path:
     assert result.exit_code == 2
     assert f"but a column {column}" in result.stderr
     assert not any((tmp_path / "new").iterdir())
+
+
+def test_what_is_left_out_has_a_line_and_an_exit_code(tmp_path: Path) -> None:
+    rows = {"topic": ["SCHEDULE_TOPIC_XXXX", "orders"], "body": ["delayed", "b"]}
+    pq.write_table(pa.table(rows), tmp_path / "o.parquet")
+    result = run("import", tmp_path / "o.parquet", "--output", tmp_path / "new", "--format", "rocketmq")
+    assert result.exit_code == 3
+    assert "not imported: 1 message of SCHEDULE_TOPIC_XXXX" in result.stderr

@@ -13,7 +13,8 @@ import pytest
 from logdex.convert.sources.kafka import LogDirSource
 from logdex.convert.sources.rocketmq import StoreSource
 from logdex.convert.translate import convert
-from logdex.convert.translate.names import SYSTEM_TOPICS, kafka_topic
+from logdex.convert.translate.names import kafka_topic
+from logdex.convert.translate.undelivered import SYSTEM_TOPICS
 from logdex.kafka.directory.log_dir import KafkaLogDir
 from logdex.kafka.internal_topics import INTERNAL_TOPICS
 from logdex.kafka.read.read_filter import ReadFilter

@@ -13,9 +13,13 @@ import pytest
 from logdex.convert.export import export
 from logdex.convert.load import load
 from logdex.convert.sources.kafka import LogDirSource
+from logdex.convert.sources.rocketmq import StoreSource
+from logdex.convert.translate import convert
 from logdex.errors import CorruptError, MissingFileError, UsageError
 from logdex.kafka import Log, Record
 from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
+from logdex.rocketmq.message_store.message_store import MessageStore
+from logdex.rocketmq.message_store.put.message import Message
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from tests.unit.convert.export.test_job import store
 from tests.unit.convert.test_translate import NEW
@@ -103,3 +107,42 @@ def test_refused_files(tmp_path: Path) -> None:
     whole.write_bytes(whole.read_bytes()[:-50])
     with pytest.raises(CorruptError, match="no whole Parquet file"):
         load(str(whole), str(tmp_path / "out"), "kafka", sync=False)
+
+
+def test_what_is_yet_to_deliver_is_left_out(tmp_path: Path) -> None:
+    """A store would deliver it a second time."""
+    with MessageStore.open(str(tmp_path / "store"), background=False, **NEW) as source:
+        source.put_message(Message("a", b"plain"))
+        source.put_message(Message("a", b"delayed", properties={"DELAY": "18"}))
+        for commit in (True, False):
+            source.end_transaction(source.put_half(Message("a", b"half %d" % commit)), commit=commit)
+        source.put_half(Message("a", b"open"))
+    source_of = StoreSource(str(tmp_path / "store"), settings=NEW)
+    export(source_of, str(tmp_path / "lake"), sync=False)
+    old = {"body": ["old half", "x"], "sysFlag": [4, 0], "physicalOffset": [1 << 40, 1 << 41]}
+    table(tmp_path / "lake" / "topic=a", old)
+    report = load(str(tmp_path / "lake"), str(tmp_path / "back"), "rocketmq", settings=NEW, sync=False)
+    converted = convert(source_of, str(tmp_path / "logs"), sync=False)
+    topics = ("RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX")
+    assert [loss for loss in report.losses if loss in converted.losses] == [
+        f"{count} message{'s' * (count > 1)} of {topic}, in which an engine keeps what it has yet to deliver"
+        for count, topic in zip((3, 2, 1), topics, strict=True)
+    ]
+    assert "1 message left out: of transactions, which are in no queue" in report.losses
+    with StoreSnapshot(str(tmp_path / "back"), **NEW) as back:
+        assert sorted((m.topic, m.body) for m in back.scan()) == [(b"a", b"half 1"), (b"a", b"plain"), (b"a", b"x")]
+    assert report.messages == 3
+
+
+@pytest.mark.parametrize(
+    ("columns", "format_name", "said"),
+    [
+        ({"topic": ["a"], "key": ["k"], "valeu": ["v"]}, "kafka", "no column 'valeu' .did you mean 'value'"),
+        ({"topic": ["a"], "Key": ["k"], "value": ["v"]}, "kafka", "no column 'Key' .did you mean 'key'"),
+        ({"topic": ["a"], "body": ["k"], "queue_id": [1]}, "rocketmq", "no column 'queue_id' .did you mean 'queueId'"),
+        ({"Topic": ["a"], "body": ["k"]}, "rocketmq", "no column 'Topic' .did you mean 'topic'"),
+    ],
+)
+def test_misspelt_columns(tmp_path: Path, columns: dict[str, Any], format_name: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        load(table(tmp_path, columns), str(tmp_path / "out"), format_name, sync=False)

@@ -59,7 +59,7 @@ def test_an_offset_that_stands_twice_is_refused(tmp_path: Path, files: list[list
             {"topic": ["a"] * len(offsets), "offset": offsets, "value": ["v"] * len(offsets)},
             f"{number}.parquet",
         )
-    with pytest.raises(UsageError, match="parquet.*: a-0 has the offset [56] twice"):
+    with pytest.raises(UsageError, match=r"parquet.*: a-0 has the offset [56] twice"):
         load(str(tmp_path / "in"), str(tmp_path / "logs"), "kafka", sync=False)
     assert not list((tmp_path / "logs").glob("*"))
 

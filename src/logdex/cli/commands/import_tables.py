@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from logdex.cli.app import app, epilog
+from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
 from logdex.cli.engines import Engine, EngineOption, JobsOption, MasterOption, runner_of
 from logdex.cli.options import JsonOption, NoSpaceCheckOption, NoSyncOption, format_option
-from logdex.cli.output import emit, emit_json, human_size, note
+from logdex.cli.output import emit, emit_json, human_size, note_losses
 from logdex.io.env import Env
 from logdex.primitives.shown import counted
 
@@ -40,7 +40,8 @@ def import_tables(
     no_space_check: NoSpaceCheckOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write Parquet as a new store or log directory. Exit 0 good, 2 cannot run."""
+    """Write Parquet as a new store or log directory. Exit 0 good, 2 cannot run, 3 done but
+    lossy."""
     from logdex.convert.load import load
     from logdex.convert.load.tables import find_tables
 
@@ -57,5 +58,6 @@ def import_tables(
             f"{counted(report.files, 'queue or partition', 'queues or partitions')} in {output}, in "
             f"{report.seconds:.1f} s, engine {report.engine}"
         )
-    for line in report.notes:
-        note(line)
+    note_losses(report.notes, report.losses, "not imported")
+    if report.lossy:
+        raise typer.Exit(DONE_BUT_LOSSY)

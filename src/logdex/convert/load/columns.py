@@ -8,8 +8,12 @@ import pyarrow as pa
 
 from logdex.convert.columns.properties import property_maps
 from logdex.convert.columns.rows import times_ms, topics_of, typed
+from logdex.convert.columns.table_form import FORMS
 from logdex.convert.translate.to_kafka import SCHEMA
+from logdex.convert.translate.undelivered import Undelivered
 from logdex.errors import UsageError
+from logdex.primitives.wrong_questions import nearest_names
+from logdex.rocketmq.columns.plain_flags import are_queued
 
 KAFKA = frozenset(("topic", "partition", "offset", "key", "value", "timestamp", "headers"))
 """The columns that become records."""
@@ -17,15 +21,29 @@ ROCKETMQ = frozenset(
     ("topic", "queueId", "body", "tags", "keys", "uniqueKey", "properties", "propertyMap", "bornTimestamp")
 )
 """The columns that become messages."""
+USED = {"kafka": KAFKA, "rocketmq": ROCKETMQ}
 
 _KINDS = {"key": pa.binary(), "value": pa.binary(), "headers": SCHEMA.field("headers").type}
 _TEXTS = {"body": pa.large_binary(), "queueId": pa.int32(), "tags": pa.string(), "uniqueKey": pa.string()}
 _NAMES = {"queueId": "queue_id", "uniqueKey": "unique_key"}
+_SYS_FLAG = "sysFlag"
 
 
 def left_out(names: list[str], used: frozenset[str]) -> list[str]:
     """Returns the columns that have no place in the other format."""
     return [name for name in names if name not in used and name != "day"]
+
+
+def require_no_misspelt(path: str, names: list[str], format_name: str, *, has_topic: bool) -> None:
+    """Raises `UsageError` for a column that an export does not have, and whose name is nearly that
+    of one that is missing. With `has_topic` the topic is not missing."""
+    used = USED[format_name]
+    missing = used - set(names) - ({"topic"} if has_topic else set())
+    known = {column.name for column in FORMS[format_name].columns}
+    for name in left_out(names, used):
+        if name not in known and (found := nearest_names(name, missing)):
+            hint = f"did you mean {found[0]!r}? Rename the column, or leave it out"
+            raise UsageError(f"{path}: there is no column {name!r}", hint=hint)
 
 
 def records(batch: pa.RecordBatch, now_ms: int) -> pa.Table:
@@ -39,8 +57,8 @@ def records(batch: pa.RecordBatch, now_ms: int) -> pa.Table:
 
 
 def messages(batch: pa.RecordBatch, now_ms: int) -> pa.Table:
-    """Returns the columns that `MessageStore.put_columns` takes. Raises `UsageError` for records of
-    Kafka."""
+    """Returns the columns that `MessageStore.put_columns` takes, and what `to_deliver` looks at.
+    Raises `UsageError` for records of Kafka."""
     _require(batch, "body", "value", "kafka")
     columns = {_NAMES.get(name, name): typed(batch, name, _TEXTS) for name in _TEXTS}
     if columns["queue_id"] is None:
@@ -49,8 +67,20 @@ def messages(batch: pa.RecordBatch, now_ms: int) -> pa.Table:
     columns["keys"] = batch.column("keys") if "keys" in batch.schema.names else None
     columns["properties"] = property_maps(batch)
     columns["born_timestamp_ms"] = times_ms(batch, "bornTimestamp", now_ms)
+    columns[_SYS_FLAG] = typed(batch, _SYS_FLAG, {_SYS_FLAG: pa.int32()})
     present = {name: column for name, column in columns.items() if column is not None}
     return pa.Table.from_arrays(list(present.values()), list(present))
+
+
+def to_deliver(topic: str, rows: pa.Table, left_out: Undelivered) -> pa.Table:
+    """Returns those of the messages of a topic that consumers of it got."""
+    if left_out.of_topic(topic, len(rows)):
+        return rows.slice(0, 0)
+    if _SYS_FLAG not in rows.column_names:
+        return rows
+    queued = are_queued(rows.column(_SYS_FLAG).fill_null(0).to_numpy())
+    left_out.of_transactions(int((~queued).sum()))
+    return rows.filter(pa.array(queued)).drop_columns([_SYS_FLAG])
 
 
 def _require(batch: pa.RecordBatch, needed: str, other: str, other_format: str) -> None:

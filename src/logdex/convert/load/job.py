@@ -13,13 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from logdex.convert.load.columns import KAFKA, ROCKETMQ, left_out, messages, records
+from logdex.convert.load.columns import USED, left_out, messages, records, require_no_misspelt, to_deliver
 from logdex.convert.load.in_order import Convert, Order, PlaceRows, joined, rows_as_they_come, rows_in_order
 from logdex.convert.load.tables import TableFile, find_tables
 from logdex.convert.new_directory import new_directory
 from logdex.convert.partition_writer import PartitionWriter, join_directories
 from logdex.convert.report import ConvertReport
 from logdex.convert.translate.names import kafka_topic
+from logdex.convert.translate.undelivered import Undelivered
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
@@ -30,7 +31,7 @@ from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import PutMessageStatus
 
-FORMATS = ("rocketmq", "kafka")
+FORMATS = tuple(sorted(USED, reverse=True))
 
 
 @dataclass(slots=True)
@@ -43,6 +44,7 @@ class Loaded:
     size_bytes: int = 0
     places: set[tuple[str, int]] = field(default_factory=set)
     unused: set[str] = field(default_factory=set)
+    losses: list[str] = field(default_factory=list)
 
 
 def load(
@@ -69,6 +71,8 @@ def load(
         raise UsageError(f"the format {format_name!r} is unknown", hint=f"choose from {', '.join(FORMATS)}")
     source, runner = env.real_path(os.fspath(path)), runner or LocalRunner()
     report, files = ConvertReport(engine), find_tables(source, env)
+    for file in files:
+        require_no_misspelt(file.path, file.names(env), format_name, has_topic=file.topic is not None)
     command = f"import --format {format_name}"
     with new_directory(command, source, output, sync=sync, env=env) as made:
         report.notes += made.notes
@@ -82,6 +86,7 @@ def load(
             store = partial(load_store, made.home, settings or {}, env)
             done = runner.run("logdex import", store, [tuple(files)])
             made.contents = done[0].folder
+        report.losses = [loss for each in done for loss in each.losses]
         report.messages = sum(each.messages for each in done)
         report.files = sum(len(each.places) for each in done)
     report.bytes = sum(file.size_bytes for file in files)
@@ -108,7 +113,7 @@ def load_partitions(
     done = Loaded(f"{home}/{attempt}")
     names: dict[str, str] = {}
     with PartitionWriter(done.folder, compression=compression, env=env) as writer:
-        for found in _rows(files, "partition", ("offset",), partial(records, now_ms=now_ms), done, KAFKA, count, env):
+        for found in _rows(files, "partition", ("offset",), partial(records, now_ms=now_ms), done, "kafka", count, env):
             for each in found:
                 topic, partition = each.place
                 name = kafka_topic(topic)
@@ -124,22 +129,33 @@ def load_store(
     home: str, settings: Mapping[str, Any], env: Env, files: tuple[TableFile, ...], attempt: str, count: Count
 ) -> Loaded:
     """A task: puts the rows of all files into a new store, those of each queue in the order of
-    their places in the log, or else in the queue."""
-    done = Loaded(f"{home}/{attempt}")
+    their places in the log, or else in the queue. What an engine has yet to deliver is left
+    out."""
+    done, undelivered = Loaded(f"{home}/{attempt}"), Undelivered()
     queues, now_ms = dict[str, int](), time.time_ns() // 1_000_000
     convert = partial(messages, now_ms=now_ms)
     with MessageStore.open(done.folder, env=env, background=False, **settings) as store:
-        for found in _rows(files, "queueId", ("physicalOffset", "queueOffset"), convert, done, ROCKETMQ, count, env):
-            for topic, queue_id in (each.place for each in found):
+        for found in _rows(files, "queueId", ("physicalOffset", "queueOffset"), convert, done, "rocketmq", count, env):
+            tables = []
+            for each in found:
+                topic, queue_id = each.place
+                rows = to_deliver(topic, each.table, undelivered)
+                done.messages -= len(each.table) - len(rows)
+                if not len(rows):
+                    continue
+                tables.append(rows)
                 if queue_id >= queues.get(topic, 0):
                     queues[topic] = queue_id + 1
                     store.create_topic(topic, queue_id + 1)
                 done.places.add((topic, queue_id))
-            result = store.put_columns(joined([each.table for each in found]))
+            if not tables:
+                continue
+            result = store.put_columns(joined(tables))
             if result.status is not PutMessageStatus.PUT_OK:
                 hint = "look for topics, bodies or properties that are too large"
                 raise UsageError(f"the engine refuses rows: {result.status.name}", hint=hint)
             store.dispatch()
+    done.losses += undelivered.losses
     return done
 
 
@@ -149,13 +165,13 @@ def _rows(
     by: Sequence[str],
     convert: Convert,
     done: Loaded,
-    used: frozenset[str],
+    format_name: str,
     count: Count,
     env: Env,
 ) -> Iterator[list[PlaceRows]]:
     """Returns the rows of the files, in the order of the first column of `by` that they have, and
     else as they come. Raises `UsageError` if only some of them have it."""
-    names = {file.path: file.names(env) for file in files}
+    names, used = {file.path: file.names(env) for file in files}, USED[format_name]
     for each in names.values():
         done.unused.update(left_out(each, used))
 

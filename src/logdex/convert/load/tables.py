@@ -50,9 +50,9 @@ class TableFile:
         self, env: Env, columns: Collection[str] | None = None, *, first: int = 0, batch_bytes: int = _BATCH_BYTES
     ) -> Iterator[Batch]:
         """Yields the rows from number `first` on, with a column `topic`, and only those of
-        `columns` that there are if it is not None. A batch of all columns takes about `batch_bytes`.
-        Raises `CorruptError` for a file that is not Parquet, and `UsageError` if nothing says the
-        topic."""
+        `columns` that there are if it is not None. A batch of all columns takes about
+        `batch_bytes`. Raises `CorruptError` for a file that is not Parquet, and `UsageError` if
+        nothing says the topic."""
         with self._opened(env) as parquet:
             groups = [parquet.metadata.row_group(at) for at in range(parquet.num_row_groups)]
             total = parquet.metadata.num_rows

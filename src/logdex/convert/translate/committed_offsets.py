@@ -14,7 +14,8 @@ from logdex.convert.partition_writer import PartitionWriter
 from logdex.convert.sources.rocketmq import StoreSource
 from logdex.convert.translate.from_logs import ConvertedLogs
 from logdex.convert.translate.from_store import Place
-from logdex.convert.translate.names import SYSTEM_TOPICS, kafka_topic
+from logdex.convert.translate.names import kafka_topic
+from logdex.convert.translate.undelivered import SYSTEM_TOPICS
 from logdex.errors import UsageError
 from logdex.io.env import Env
 from logdex.kafka.batch.record import Compression

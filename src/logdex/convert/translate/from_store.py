@@ -3,7 +3,6 @@ offsets."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -14,14 +13,14 @@ import pyarrow.compute as pc
 from logdex.convert.partition_writer import PartitionWriter
 from logdex.convert.sources.rocketmq import StoreSource
 from logdex.convert.sources.source import SourcePart
-from logdex.convert.translate.names import SYSTEM_TOPICS, kafka_topic
+from logdex.convert.translate.names import kafka_topic
 from logdex.convert.translate.to_kafka import READS, records_of
+from logdex.convert.translate.undelivered import Undelivered
 from logdex.errors import UsageError
 from logdex.io.env import Env
 from logdex.jobs.tasks import Count, Runner, group_parts
 from logdex.kafka.batch.record import Compression
 from logdex.kafka.files.checkpoints import TopicPartition
-from logdex.primitives.shown import counted
 from logdex.rocketmq.columns.plain_flags import are_queued
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
@@ -84,7 +83,7 @@ def convert_topic(
     done.losses += plan.losses
     done.notes += plan.notes
     done.size_bytes = plan.size_bytes
-    left_out: Counter[str] = Counter()
+    left_out = Undelivered()
     with PartitionWriter(done.folder, compression=compression, env=env) as writer:
         queues = _Queues(writer, left_out)
         for part in plan.parts:
@@ -93,14 +92,14 @@ def convert_topic(
                 count(len(batch), 0)
             count(0, part.size_bytes)
         done.shifts, done.escaped = queues.shifts(), queues.escaped
-    done.losses += [f"{counted(number, 'message', 'messages')} {what}" for what, number in sorted(left_out.items())]
+    done.losses += left_out.losses
     return done
 
 
 class _Queues:
     """Divides batches of the log by queue."""
 
-    def __init__(self, writer: PartitionWriter, left_out: Counter[str]) -> None:
+    def __init__(self, writer: PartitionWriter, left_out: Undelivered) -> None:
         self._writer = writer
         self._left_out = left_out
         self.escaped = 0
@@ -111,7 +110,7 @@ class _Queues:
         """Appends the messages that consumers can read. Returns how many these are."""
         queued = are_queued(batch.column("sys_flag").to_numpy())
         if not queued.all():
-            self._left_out["left out: of transactions, which are in no queue"] += int((~queued).sum())
+            self._left_out.of_transactions(int((~queued).sum()))
             batch = batch.filter(pa.array(queued))
         topics = batch.column("topic")
         codes, queue_ids = topics.indices.to_numpy().astype(np.int64), batch.column("queue_id").to_numpy()
@@ -123,11 +122,10 @@ class _Queues:
         return written
 
     def _append(self, topic: str, queue_id: int, rows: pa.RecordBatch) -> int:
-        if topic in SYSTEM_TOPICS:
-            self._left_out[f"of {topic}, in which an engine keeps what it has yet to deliver"] += len(rows)
+        if self._left_out.of_topic(topic, len(rows)):
             return 0
         if queue_id >= 1 << 31:
-            self._left_out["of queues with negative numbers"] += len(rows)
+            self._left_out.of_negative_queues(len(rows))
             return 0
         name = kafka_topic(topic)
         if self._names.setdefault(name, topic) != topic:

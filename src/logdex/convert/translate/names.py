@@ -17,7 +17,6 @@ import re
 from typing import NamedTuple
 
 from logdex.kafka.batch.record_format import header_key_bytes
-from logdex.rocketmq.message.own_topics import UNDELIVERED_TOPICS
 
 MESSAGE_HEADER = "rocketmq.message"
 RECORD_PROPERTY = "kafka.record"
@@ -35,9 +34,6 @@ MESSAGE_FIELDS = (
 )
 """What the header holds, in this order, as ``name=value`` with semicolons between; the topic
 last."""
-
-SYSTEM_TOPICS = frozenset(topic.decode() for topic in UNDELIVERED_TOPICS)
-"""The topics in which a RocketMQ engine keeps what it has yet to deliver."""
 
 _RESERVED = re.compile(r"KEYS|WAIT|DELAY|RETRY_TOPIC|REAL_.*|PGROUP|TRAN_.*|UNIQ_KEY|INNER_.*|TIMER_.*|__.*|kafka\..*")
 _NOT_STORABLE = re.compile("[\x00-\x02\ud800-\udfff]")
