@@ -113,7 +113,6 @@ def test_what_is_yet_to_deliver_is_left_out(tmp_path: Path) -> None:
     """A store would deliver it a second time."""
     with MessageStore.open(str(tmp_path / "store"), background=False, **NEW) as source:
         source.put_message(Message("a", b"plain"))
-        source.put_message(Message("a", b"delayed", properties={"DELAY": "18"}))
         for commit in (True, False):
             source.end_transaction(source.put_half(Message("a", b"half %d" % commit)), commit=commit)
         source.put_half(Message("a", b"open"))
@@ -121,14 +120,18 @@ def test_what_is_yet_to_deliver_is_left_out(tmp_path: Path) -> None:
     export(source_of, str(tmp_path / "lake"), sync=False)
     old = {"body": ["old half", "x"], "sysFlag": [4, 0], "physicalOffset": [1 << 40, 1 << 41]}
     table(tmp_path / "lake" / "topic=a", old)
+    table(tmp_path / "lake" / "topic=SCHEDULE_TOPIC_XXXX", {"body": ["delayed"], "physicalOffset": [1 << 42]})
     report = load(str(tmp_path / "lake"), str(tmp_path / "back"), "rocketmq", settings=NEW, sync=False)
     converted = convert(source_of, str(tmp_path / "logs"), sync=False)
     topics = ("RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX")
-    assert [loss for loss in report.losses if loss in converted.losses] == [
-        f"{count} message{'s' * (count > 1)} of {topic}, in which an engine keeps what it has yet to deliver"
-        for count, topic in zip((3, 2, 1), topics, strict=True)
+    assert report.losses == [
+        "1 message left out: of transactions, which are in no queue",
+        *(
+            f"{count} message{'s' * (count > 1)} of {topic}, in which an engine keeps what it has yet to deliver"
+            for count, topic in zip((3, 2, 1), topics, strict=True)
+        ),
     ]
-    assert "1 message left out: of transactions, which are in no queue" in report.losses
+    assert set(converted.losses) == set(report.losses[1:3])
     with StoreSnapshot(str(tmp_path / "back"), **NEW) as back:
         assert sorted((m.topic, m.body) for m in back.scan()) == [(b"a", b"half 1"), (b"a", b"plain"), (b"a", b"x")]
     assert report.messages == 3
