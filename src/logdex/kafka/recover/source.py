@@ -25,6 +25,7 @@ from logdex.kafka.files.file_names import parse_offset_file, parse_partition_dir
 from logdex.kafka.recover.partition_scan import SourceLog
 from logdex.kafka.recover.report import Skipped
 from logdex.kafka.scan.scanner import BatchScanner
+from logdex.kafka.segment.time_index import TRIMMED_SIZE_BYTES
 
 _DERIVED = {*files.SEGMENT_SUFFIXES, files.SNAPSHOT_SUFFIX, files.KEY_INDEX_SUFFIX} - {files.LOG_SUFFIX}
 _OWN_NAMES = {
@@ -192,11 +193,12 @@ def _tell_missing(notes: list[str], partition: SourcePartition, indexes: dict[in
 
 
 def _has_entries(path: str, env: Env) -> bool:
-    """Whether an index holds anything but zeros; True if it cannot be read. Raises `VanishedError`
-    if it is not there any more."""
+    """Whether an index has entries; True if it cannot be read. Raises `VanishedError` if it is not
+    there any more."""
     try:
         data = env.read_file(path, limits.INDEX_SIZE_BYTES_MAX)
-        return data.count(0) < len(data)
+        is_trimmed = path.endswith(files.TIME_INDEX_SUFFIX) and len(data) == TRIMMED_SIZE_BYTES
+        return is_trimmed or data.count(0) < len(data)
     except VanishedError:
         raise
     except StoreError:

@@ -13,12 +13,18 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex.errors import CorruptError, OffsetOrderError
+from logdex.io.env import ReadFile
 from logdex.kafka.batch.record import NO_TIMESTAMP
 from logdex.kafka.segment.derive_indexes import encode_time_entries
 from logdex.kafka.segment.sparse_index import IndexFile
 from logdex.kernels.kafka.batch_columns import Int64s
 from logdex.kernels.kafka.sparse_lookup import lookup_times
 from logdex.layout.kafka import TIME_INDEX_ENTRY
+
+TRIMMED_SIZE_BYTES = TIME_INDEX_ENTRY.size_bytes
+"""A file of this size was trimmed, because a preallocated one has room for two entries at least. So
+its bytes are an entry, also if they are zeros: that of a record of time 0 at the base offset. In a
+longer file, zeros at the end are none."""
 
 
 class TimestampEntry(NamedTuple):
@@ -37,6 +43,9 @@ class TimeIndex(IndexFile):
         none = TimestampEntry(NO_TIMESTAMP, self.base_offset)
         self.last_entry = self.entry(self.entries - 1) if self.entries else none
         """The last entry, or (-1, base offset)."""
+
+    def _count_entries(self, file: ReadFile, count_zero_slots: bool) -> int:
+        return 1 if self.size_bytes == TRIMMED_SIZE_BYTES else super()._count_entries(file, count_zero_slots)
 
     def _timestamp(self, slot: int) -> int:
         return self._slot(slot)[0]

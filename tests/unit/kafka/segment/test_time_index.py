@@ -144,3 +144,17 @@ def test_sanity(tmp_path: Path) -> None:
         path.write_bytes(data)
         with TimeIndex(str(path), BASE) as index:
             check_sanity(index, message)
+
+
+def test_the_entry_of_time_0(tmp_path: Path) -> None:
+    """It is zeros, and counts if the file was trimmed to it."""
+    with make(tmp_path) as index:
+        assert index.maybe_append(0, BASE)
+        path = index.path
+    with TimeIndex(path, BASE) as index:
+        assert index.entries == 0  # it was not trimmed
+    with TimeIndex(path, BASE, writable=True) as index:
+        assert index.maybe_append(0, BASE)
+        index.trim_to_valid_size()
+    with TimeIndex(path, BASE) as index:
+        assert (index.entries, index.last_entry, index.lookup(5)) == (1, (0, BASE), (0, BASE))

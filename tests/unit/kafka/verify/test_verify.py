@@ -148,3 +148,26 @@ def test_partitions_of_programs_beside_each_other(tmp_path: Path) -> None:
     assert overview(found, LogConfig()).clean is True
     (tmp_path / "a-0" / ".logdex-clean").unlink()
     assert overview(found, LogConfig()).clean is None
+
+
+@pytest.mark.parametrize("trimmed", [True, False])
+def test_a_record_of_time_0_alone_in_a_segment(tmp_path: Path, trimmed: bool) -> None:
+    """Its entry is zeros, as those are that follow the entries of an index that was not trimmed."""
+    with Log.open(str(tmp_path / "a-0")) as log:
+        log.append([Record(value=b"v", timestamp_ms=0)])
+        log.roll()
+        log.append([Record(value=b"v", timestamp_ms=0)])
+    index = tmp_path / "a-0" / f"{0:020d}.timeindex"
+    assert index.read_bytes() == bytes(12)
+    if not trimmed:
+        index.write_bytes(bytes(120))
+    report = run(tmp_path)
+    assert (report.findings, report.messages) == ([], 2)
+    look = overview(require_kafka(str(tmp_path)), LogConfig())
+    states = {each.time_index.state for each in look.partitions[0].segments}
+    assert states == ({"good"} if trimmed else {"good", "untrimmed"})
+    with Log.open(str(tmp_path / "a-0")) as log:
+        log.append([Record(value=b"v", timestamp_ms=0)])
+    assert run(tmp_path).findings == []
+    (tmp_path / "a-0" / f"{1:020d}.timeindex").write_bytes(b"")
+    assert [each.check for each in run(tmp_path).findings] == ["time-index-end"]

@@ -68,6 +68,8 @@ class IndexPair:
         is_closed = not is_active or is_clean is True or (is_clean is None and zero_slots == 0)
         if largest is None or scanned.holes or not is_closed or not self._time.is_whole:
             return
+        if last is None and zero_slots and largest == (0, self._segment.base_offset):
+            return  # its entry is zeros, as those are that may follow it
         timestamp, offset = largest
         if timestamp > NO_TIMESTAMP and last != largest and self._time.last_is_judged_true:
             self._out.find(

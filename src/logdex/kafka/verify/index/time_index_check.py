@@ -3,10 +3,13 @@ largest timestamp of that batch, which must be above those of all batches before
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from logdex.io.env import Env
+from logdex.kafka.segment.time_index import TRIMMED_SIZE_BYTES
 from logdex.kafka.verify.checks import Collector
 from logdex.kafka.verify.index.index_entries import IndexEntries, lost_offsets
 from logdex.kafka.verify.segment.segment_pass import SegmentPass
@@ -29,6 +32,9 @@ class TimeIndexEntries(IndexEntries):
         self._sorted = self._offsets[self._order]
         self._largest_ms = _NONE_MS
         self._next_offset = base_offset
+
+    def _used_slots(self, slots: npt.NDArray[Any]) -> int:
+        return 1 if slots.nbytes == TRIMMED_SIZE_BYTES else super()._used_slots(slots)
 
     def add(self, columns: BatchColumns) -> None:
         """Judges the entries whose offset lies in the window, or between it and the previous
