@@ -59,6 +59,27 @@ def test_a_queue_that_began_anew_goes_on_behind(tmp_path: Path) -> None:
     assert report.notes == ["offsets were moved up where queues began anew: %RETRY%g 0"]
 
 
+def test_records_of_transactions(tmp_path: Path) -> None:
+    """An open one is a loss, an aborted one a remark."""
+    with Log.open(str(tmp_path / "logs" / "t-0")) as log:
+        log.append([Record(value=b"0")])
+        for producer, commit in ((1, False), (2, True)):
+            records = [Record(value=b"%d" % producer), Record(value=b"more")]
+            log.append(records, producer_id=producer, producer_epoch=0, transactional=True)
+            log.append_end_marker(producer, 0, commit=commit)
+    source, told = LogDirSource(str(tmp_path / "logs")), "t-0: 2 records of aborted transactions left out"
+    report = convert(source, str(tmp_path / "whole"), settings=NEW, sync=False)
+    assert (report.messages, report.losses) == (3, [])
+    assert [note.partition(",")[0] for note in report.notes] == [told]
+    with Log.open(str(tmp_path / "logs" / "t-0")) as log:
+        log.append([Record(value=b"open")], producer_id=3, producer_epoch=0, transactional=True)
+        log.append([Record(value=b"behind it")])
+    report = convert(source, str(tmp_path / "more"), settings=NEW, sync=False)
+    assert (report.messages, report.lossy) == (3, True)
+    assert "offsets 7 to 9 are not read: a transaction is open since then" in report.losses[0]
+    assert [note.partition(",")[0] for note in report.notes] == [told]
+
+
 def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
     messages = [
         message(0),

@@ -88,7 +88,7 @@ def export(
         plan = source.plan(_reads(FORMS[source.format]), before.positions, SPLIT_BYTES, env)
         report.bytes, report.positions, report.losses = plan.size_bytes, plan.positions, plan.losses
         report.notes = staging.notes
-        report.notes += plan.notes
+        report.notes += plan.notes + plan.waiting
         if plan.parts or plan.positions != before.positions:
             env.require_free(target, plan.size_bytes)
             job = _Export(runner, source.format, codec, staging, env, sync)

@@ -111,7 +111,7 @@ class LogDirSource:
         end = partition.last_stable_offset if wanted.isolation == READ_COMMITTED else partition.log_end_offset
         plan.positions[partition.name] = end
         if (open_since := open_transaction(partition, wanted)) is not None:
-            plan.notes.append(open_since)
+            plan.waiting.append(open_since)
         last, log_end = partition.segments[-1] if partition.segments else None, partition.log_end
         if last is not None and log_end is not None and log_end.kind is EndKind.TORN:
             plan.notes.append(SegmentEnd(last, log_end, is_last=True).description)

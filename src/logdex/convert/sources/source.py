@@ -37,12 +37,14 @@ class SourcePart(Protocol):
 class SourcePlan:
     """The parts to read. `positions` are those from which a later plan goes on, `losses` tell of
     what is missing before a byte was read, and `notes` of what a crash left unfinished at the end
-    of a log, which is no loss."""
+    of a log, which is no loss. `waiting` tells of what a later plan can read, because a transaction
+    is open."""
 
     parts: list[SourcePart] = field(default_factory=list)
     positions: dict[str, int] = field(default_factory=dict)
     losses: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    waiting: list[str] = field(default_factory=list)
 
     @property
     def size_bytes(self) -> int:

@@ -43,7 +43,7 @@ def stats(
     started = work_seconds()
     runner, report, counts = runner or LocalRunner(), StatsReport(engine), Counts()
     plan = source.plan(COLUMNS[source.format].reads, {}, SPLIT_BYTES, env)
-    report.bytes, report.losses, report.notes = plan.size_bytes, list(plan.losses), plan.notes
+    report.bytes, report.losses, report.notes = plan.size_bytes, list(plan.losses), plan.notes + plan.waiting
     tasks = [tuple(group) for group in group_parts(plan.parts, TASK_BYTES)]
     for done in runner.run("logdex stats", partial(count_task, source.format, env), tasks):
         counts.take_in(done.counts)

@@ -10,9 +10,11 @@ import heapq
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
+
+import pyarrow as pa
 
 from logdex.convert.sources.kafka import LogDirSource, LogPart
 from logdex.convert.translate.to_rocketmq import MadeMessage, message_of
@@ -23,6 +25,7 @@ from logdex.kafka.columns.record_columns import RECORD_COLUMNS
 from logdex.kafka.directory.log_dir import KafkaLogDir
 from logdex.kafka.directory.partition_files import is_log_directory
 from logdex.kafka.files.checkpoints import TopicPartition
+from logdex.kafka.read.committed import NOTHING_ABORTED
 from logdex.kafka.read.record_scan import records_of
 from logdex.primitives.shown import counted
 from logdex.rocketmq.message_store.message_store import MessageStore
@@ -68,34 +71,45 @@ def convert_logs(
     """The task: puts the records of all partitions into a new store."""
     done = ConvertedLogs(f"{home}/{attempt}")
     plan = source.plan(("topic", "partition", *RECORD_COLUMNS), {}, SPLIT_BYTES, env)
-    done.losses += plan.losses
+    done.losses += plan.losses + plan.waiting
     done.notes += plan.notes
     done.size_bytes = plan.size_bytes
     parts: list[LogPart] = [part for part in plan.parts if isinstance(part, LogPart)]
     numbers: dict[str, int] = {}
     for part in parts:
         numbers[part.split.topic] = max(part.split.partition, numbers.get(part.split.topic, 0))
-    waiting = committed(source, env)
+    waiting, aborted = committed(source, env), Counter[str]()
     with _Store(done, numbers, settings, env) as store:
         streams = [
-            _records(list(group), done.losses, count, env)
+            _records(list(group), done, aborted, count, env)
             for _, group in groupby(parts, lambda part: (part.split.topic, part.split.partition))
         ]
         for _, place, offset, made in heapq.merge(*streams, key=lambda row: row[0]):
             store.put(place, offset, made, waiting.get(place, []))
         store.end(waiting)
+    done.notes += [
+        f"{place}: {counted(number, 'record')} of aborted transactions left out, which no consumer reads"
+        for place, number in sorted(aborted.items())
+    ]
     return done
 
 
 _Row = tuple[int, TopicPartition, int, MadeMessage]
 
 
-def _records(parts: list[LogPart], losses: list[str], count: Count, env: Env) -> Iterator[_Row]:
-    """Yields (time, partition, offset, message) of the records of one partition."""
+def _records(
+    parts: list[LogPart], done: ConvertedLogs, aborted: Counter[str], count: Count, env: Env
+) -> Iterator[_Row]:
+    """Yields (time, partition, offset, message) of the records of one partition. Those of aborted
+    transactions are counted."""
     for part in parts:
         place = TopicPartition(part.split.topic, part.split.partition)
-        for batch in part.batches(losses.append, env):
-            for record in records_of(batch.select(RECORD_COLUMNS)):
+        everything = replace(part, split=replace(part.split, aborted=NOTHING_ABORTED))
+        for batch in everything.batches(done.losses.append, env):
+            dropped = part.split.aborted.rows(batch)
+            if dropped.any():
+                aborted[f"{place.topic}-{place.partition}"] += int(dropped.sum())
+            for record in records_of(batch.filter(pa.array(~dropped)).select(RECORD_COLUMNS)):
                 made = message_of(record, place.topic, max(place.partition, 0))
                 yield made.store_timestamp_ms, place, record.offset, made
             count(len(batch), 0)
