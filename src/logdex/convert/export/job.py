@@ -15,7 +15,7 @@ from functools import partial
 
 from logdex.convert.columns.projection import Projection
 from logdex.convert.columns.table_form import FORMS, TableForm
-from logdex.convert.export.manifest import Manifest, last_manifest
+from logdex.convert.export.manifest import Manifest, last_manifest, require_manifests
 from logdex.convert.export.parquet_file import CODECS
 from logdex.convert.export.report import ExportReport
 from logdex.convert.export.writer import DayWriter, WrittenFile
@@ -71,8 +71,8 @@ def export(
 
     Files are named after the run and the task, and their bytes depend only on the log, the codec
     and `task_bytes`. If a run is killed, the next one undoes what that had published. Raises
-    `UsageError` if `output` belongs to an export of another format or with another filter, or lies
-    in the source.
+    `UsageError` if `output` belongs to an export of another format or with another filter, has
+    files of one whose manifests are gone, or lies in the source.
     """
     started = work_seconds()
     if codec not in CODECS:
@@ -85,6 +85,7 @@ def export(
     with staged_output(target, in_place=False, lock=nullcontext(), command=command, sync=sync, env=env) as staging:
         before = last_manifest(target, env) or Manifest(source.format, source.filter)
         before.require_same(source.format, source.filter, target)
+        require_manifests(target, before.run, env)
         plan = source.plan(_reads(FORMS[source.format]), before.positions, SPLIT_BYTES, env)
         report.bytes, report.positions, report.losses = plan.size_bytes, plan.positions, plan.losses
         report.notes = staging.notes

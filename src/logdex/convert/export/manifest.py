@@ -16,6 +16,7 @@ from logdex.io.env import Env
 from logdex.io.path_look import EXPORT_FOLDER
 
 _NAME = re.compile(r"(\d{6,9})\.json")
+_FILE = re.compile(r"run(\d{6,9})-\d+-\d+\.parquet")
 _VERSION = 1
 _SIZE_BYTES_MAX = 256 << 20
 
@@ -56,6 +57,26 @@ class Manifest:
             raise UsageError(
                 f"{output} was exported with the filter {json.dumps(self.filter)}", hint=f"give it, or {hint}"
             )
+
+
+def require_manifests(output: str, run: int, env: Env) -> None:
+    """Raises `UsageError` for Parquet files of runs after `run`, whose manifests are gone: the next
+    run would replace some of them, and have the rows of the others twice."""
+    for topic in _folders(output, "topic=", env):
+        for day in _folders(topic, "day=", env):
+            for name in env.list_dir(day):
+                found = _FILE.match(name)
+                if found is not None and int(found[1]) > run:
+                    raise UsageError(
+                        f"{day}/{name} is there, but not {output}/{EXPORT_FOLDER}/{found[1]}.json, which tells what of "
+                        "the log it holds",
+                        hint=f"put {EXPORT_FOLDER} back, or choose another --output, or remove the Parquet files",
+                    )
+
+
+def _folders(path: str, prefix: str, env: Env) -> list[str]:
+    names = env.list_dir(path) if env.is_dir(path) else []
+    return [f"{path}/{name}" for name in names if name.startswith(prefix) and env.is_dir(f"{path}/{name}")]
 
 
 def last_manifest(output: str, env: Env) -> Manifest | None:

@@ -179,6 +179,21 @@ def test_strange_manifests(tmp_path: Path, text: str) -> None:
         last_manifest(str(output), DEFAULT_ENV)
 
 
+@pytest.mark.parametrize("gone", ["_logdex", "_logdex/000002.json"])
+def test_files_whose_manifest_is_gone_are_refused(tmp_path: Path, gone: str) -> None:
+    """The next run would replace some of them, and have the rows of others twice."""
+    output, moved = tmp_path / "lake", tmp_path / "moved"
+    for count in (3, 6):
+        export(partition(tmp_path / "logs", count - 3, 3), str(output), sync=False)
+    (output / gone).rename(moved)
+    before = contents(output)
+    with pytest.raises(UsageError, match=r"run00000[12]-00000-0\.parquet is there, but not .*_logdex/00000[12]\.json"):
+        export(LogDirSource(str(tmp_path / "logs")), str(output), sync=False)
+    assert contents(output) == before
+    moved.rename(output / gone)
+    assert export(LogDirSource(str(tmp_path / "logs")), str(output), sync=False).messages == 0
+
+
 def test_refused_outputs(tmp_path: Path) -> None:
     source = store(tmp_path / "store", 3)
     with pytest.raises(UsageError, match="lies in"):
