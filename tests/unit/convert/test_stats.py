@@ -11,12 +11,16 @@ import pytest
 from logdex.convert.sources.kafka import LogDirSource
 from logdex.convert.stats import counts, stats
 from logdex.convert.stats.html_page import html_page
+from logdex.convert.stats.report import HourFigures, StatsReport
 from logdex.kafka import Log, Record
 from logdex.rocketmq.consuming.consumer_offsets import ConsumerOffsetManager
 from tests.cli.helpers import run, run_json
 from tests.unit.convert.export.lakes import rows_of
 from tests.unit.convert.export.test_job import messages, store
 from tests.unit.rocketmq.small_stores import FILE_SIZE, build
+
+HOURS = 491_026
+"""2026-01-06 10:00 in hours since 1970."""
 
 
 def test_counts_are_those_of_the_rows(tmp_path: Path) -> None:
@@ -67,6 +71,26 @@ def test_the_command_and_its_page(tmp_path: Path) -> None:
 
 def _flags() -> list[object]:
     return ["--mapped-file-size-commit-log", FILE_SIZE, "--mapped-file-size-consume-queue", 320]
+
+
+@pytest.mark.parametrize(
+    ("other_hours", "words", "shown"),
+    [
+        (0, "hour", "2026-01-06 10:00 to 2026-01-06 11:00: 90,000"),
+        (499, "hour", "2026-01-06 10:00 to 2026-01-06 11:00: 90,000"),
+        (500, "3 hours", "2026-01-06 09:00 to 2026-01-06 12:00: 90,000"),
+        (7_000, "day", "2026-01-06 00:00 to 2026-01-07 00:00: 90,000"),
+        (HOURS, "6 weeks", "2026-01-01 00:00 to 2026-02-12 00:00: 90,000"),
+    ],
+)
+def test_the_chart_says_what_time_each_column_is_of(other_hours: int, words: str, shown: str) -> None:
+    """One record of time 0 makes all columns wide."""
+    found = [HourFigures((HOURS - other_hours) * 3_600_000, 1, 1)] if other_hours else []
+    page = html_page(StatsReport(hours=[*found, HourFigures(HOURS * 3_600_000, 90_000, 1)]), "t")
+    assert f"<h2>Messages per {words}</h2>" in page
+    assert f"<title>{shown}</title>" in page
+    assert page.count("<title>") == 1 + len(found) + 1
+    assert page.count("<rect") <= 501
 
 
 def test_nothing_to_count(tmp_path: Path) -> None:

@@ -10,8 +10,11 @@ from logdex.convert.stats.report import HourFigures, QueueFigures, StatsReport
 
 _SHOWN = 30
 """How many rows a table or a chart of bars shows."""
-_HOURS_MAX = 500
+_COLUMNS_MAX = 500
 """How many columns the chart over time has at most."""
+_HOUR_MS = 3_600_000
+_STEPS = ((1, "hour"), (3, "3 hours"), (6, "6 hours"), (12, "12 hours"), (24, "day"), (168, "week"))
+"""For how many hours a column can stand, with words for it. Wider ones are weeks, too."""
 _WIDTH, _HEIGHT, _BAR = 900, 180, 20
 _STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;max-width:960px;margin:2em auto;padding:0 1em;color:#222}"
@@ -28,8 +31,7 @@ def html_page(report: StatsReport, title: str) -> str:
     parts = [
         f"<h1>{escape(title)}</h1>",
         f"<p>{report.messages:,} messages, {report.size_bytes:,} bytes</p>",
-        "<h2>Messages per hour</h2>",
-        _columns(report.hours),
+        *_over_time(report.hours),
         "<h2>Topics</h2>",
         _bars([(each.topic, each.messages) for each in report.topics]),
         _table(
@@ -88,29 +90,46 @@ def _bars(rows: Sequence[tuple[str, int]]) -> str:
     return f'<svg viewBox="0 0 {_WIDTH} {len(shown) * _BAR}" role="img">{"".join(parts)}</svg>'
 
 
-def _columns(hours: Sequence[HourFigures]) -> str:
-    """Returns columns over time, each for one hour or, if there are many, for several."""
+def _step_of(begin_ms: int, end_ms: int) -> tuple[int, str]:
+    """Returns the milliseconds of each column of a chart over some time, and words for them."""
+    hours = (end_ms - begin_ms) // _HOUR_MS + 1
+    for step, words in _STEPS:
+        if hours <= step * _COLUMNS_MAX:
+            return step * _HOUR_MS, words
+    weeks = -(-hours // (168 * _COLUMNS_MAX))
+    return weeks * 168 * _HOUR_MS, f"{weeks:,} weeks"
+
+
+def _over_time(hours: Sequence[HourFigures]) -> tuple[str, str]:
+    """Returns a heading and columns over time, each for an hour or, if there are many, for a longer
+    time, which the heading and the columns' own titles state."""
     known = [each for each in hours if each.hour_ms >= 0]
     if not known:
-        return "<p>none</p>"
-    begin, end = known[0].hour_ms, known[-1].hour_ms
-    step = 3_600_000 * (1 + (end - begin) // (3_600_000 * _HOURS_MAX))
+        return "<h2>Messages per hour</h2>", "<p>none</p>"
+    step, words = _step_of(known[0].hour_ms, known[-1].hour_ms)
+    begin = known[0].hour_ms // step * step
+    end = known[-1].hour_ms // step * step + step
     counts: dict[int, int] = {}
     for each in known:
         place = (each.hour_ms - begin) // step
         counts[place] = counts.get(place, 0) + each.messages
-    most, total = max(counts.values()), (end - begin) // step + 1
+    most, total = max(counts.values()), (end - begin) // step
     width = _WIDTH / total
     columns = "".join(
         f'<rect x="{place * width:.2f}" y="{_HEIGHT - count / most * _HEIGHT:.2f}" width="{max(width - 0.5, 0.5):.2f}" '
-        f'height="{count / most * _HEIGHT:.2f}"><title>{_time(begin + place * step)}: {count:,}</title></rect>'
+        f'height="{count / most * _HEIGHT:.2f}"><title>{_range(begin + place * step, step)}: {count:,}</title></rect>'
         for place, count in sorted(counts.items())
     )
     axis = (
         f'<text x="0" y="{_HEIGHT + 16}">{_time(begin)}</text>'
         f'<text x="{_WIDTH}" y="{_HEIGHT + 16}" text-anchor="end">{_time(end)}</text>'
     )
-    return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT + 20}" role="img">{columns}{axis}</svg>'
+    svg = f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT + 20}" role="img">{columns}{axis}</svg>'
+    return f"<h2>Messages per {words}</h2>", svg
+
+
+def _range(begin_ms: int, step_ms: int) -> str:
+    return f"{_time(begin_ms)} to {_time(begin_ms + step_ms)}"
 
 
 def _time(time_ms: int) -> str:
