@@ -76,7 +76,7 @@ class IndexEntries(ABC):
             array = env.map_read(self.path).array
             size = min(size, array.size)  # it may have been truncated meanwhile
             slots = array[: size // slot * slot].view(self.layout.dtype)
-            count = self._used_slots(slots)
+            count = self._entries_in(slots)
             raw = slots[:count].copy()
             error = find_unreadable(array, 0, size)
             if error is None or error.size_bytes is not None:
@@ -90,18 +90,9 @@ class IndexEntries(ABC):
         self.zero_slots = len(slots) - len(raw)
         self._raw = raw
 
-    def _used_slots(self, slots: npt.NDArray[Any]) -> int:
-        """Returns the number of slots up to the last one that is not all zeros. It searches
-        backwards in steps, because a preallocated index is mostly zeros."""
-        end = len(slots)
-        while end:
-            start = max(end - _STEP_ENTRIES, 0)
-            part = slots[start:end].view(np.uint8).reshape(end - start, -1)
-            used = np.flatnonzero(part.any(axis=1))
-            if len(used):
-                return start + int(used[-1]) + 1
-            end = start
-        return 0
+    def _entries_in(self, slots: npt.NDArray[Any]) -> int:
+        """Returns how many of a file's slots are entries."""
+        return _used_slots(slots)
 
     def _leave(self, error: UnreadableError) -> None:
         """Reports a file that cannot be read."""
@@ -168,6 +159,20 @@ class IndexEntries(ABC):
 
     def _some(self, what: str, places: npt.NDArray[np.intp]) -> list[int]:
         return self._out.some(f"{self.prefix}-{what}", places)
+
+
+def _used_slots(slots: npt.NDArray[Any]) -> int:
+    """Returns the number of slots up to the last one that is not all zeros. It searches backwards
+    in steps, because a preallocated index is mostly zeros."""
+    end = len(slots)
+    while end:
+        start = max(end - _STEP_ENTRIES, 0)
+        part = slots[start:end].view(np.uint8).reshape(end - start, -1)
+        used = np.flatnonzero(part.any(axis=1))
+        if len(used):
+            return start + int(used[-1]) + 1
+        end = start
+    return 0
 
 
 def lost_offsets(offsets: npt.NDArray[np.int64], scanned: SegmentPass) -> npt.NDArray[np.bool_]:

@@ -33,8 +33,8 @@ class TimeIndexEntries(IndexEntries):
         self._largest_ms = _NONE_MS
         self._next_offset = base_offset
 
-    def _used_slots(self, slots: npt.NDArray[Any]) -> int:
-        return 1 if slots.nbytes == TRIMMED_SIZE_BYTES else super()._used_slots(slots)
+    def _entries_in(self, slots: npt.NDArray[Any]) -> int:
+        return 1 if slots.nbytes == TRIMMED_SIZE_BYTES else super()._entries_in(slots)
 
     def add(self, columns: BatchColumns) -> None:
         """Judges the entries whose offset lies in the window, or between it and the previous
