@@ -149,3 +149,8 @@ def test_what_is_yet_to_deliver_is_left_out(tmp_path: Path) -> None:
 def test_misspelt_columns(tmp_path: Path, columns: dict[str, Any], format_name: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         load(table(tmp_path, columns), str(tmp_path / "out"), format_name, sync=False)
+
+
+def test_columns_of_the_other_format_are_no_misspelt_ones(tmp_path: Path) -> None:
+    path = table(tmp_path / "in", {"topic": ["a"], "body": ["b"], "value": ["v"], "key": ["k"]})
+    assert load(path, str(tmp_path / "out"), "rocketmq", settings=NEW, sync=False).messages == 1

@@ -35,11 +35,11 @@ def left_out(names: list[str], used: frozenset[str]) -> list[str]:
 
 
 def require_no_misspelt(path: str, names: list[str], format_name: str, *, has_topic: bool) -> None:
-    """Raises `UsageError` for a column that an export does not have, and whose name is nearly that
+    """Raises `UsageError` for a column that no format's export has, and whose name is nearly that
     of one that is missing. With `has_topic` the topic is not missing."""
     used = USED[format_name]
     missing = used - set(names) - ({"topic"} if has_topic else set())
-    known = {column.name for column in FORMS[format_name].columns}
+    known = {column.name for form in FORMS.values() for column in form.columns}
     for name in left_out(names, used):
         if name not in known and (found := nearest_names(name, missing)):
             hint = f"did you mean {found[0]!r}? Rename the column, or leave it out"
