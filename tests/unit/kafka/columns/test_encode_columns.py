@@ -101,6 +101,13 @@ def test_columns_of_another_kind_are_refused(change: dict[str, pa.Array]) -> Non
         encode_columns(table, base_offset=0)
 
 
+@pytest.mark.parametrize("kind", [pa.timestamp("ms"), pa.timestamp("us", tz="UTC"), pa.date64()])
+def test_a_timestamp_is_no_number_of_milliseconds(kind: pa.DataType) -> None:
+    table = table_of(RECORDS).drop_columns(["timestamp_ms"]).append_column("timestamp_ms", pa.array([5] * 9, kind))
+    with pytest.raises(UsageError, match=r"must be int64.*cast it before: to timestamp"):
+        encode_columns(table, base_offset=0)
+
+
 @pytest.mark.parametrize("name", ["key", "value", "timestamp_ms"])
 def test_missing_columns_are_refused(name: str) -> None:
     with pytest.raises(UsageError, match=f"column {name} "):

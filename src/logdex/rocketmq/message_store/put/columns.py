@@ -102,6 +102,9 @@ def _prepare(
         return PutMessageStatus.MESSAGE_ILLEGAL
     topics, topic_of = found
     queue_of = _queues(core, table, topics, topic_of)
+    born = np.full(count, now_ms, np.int64)
+    if "born_timestamp_ms" in names:
+        born = numbers_of(table, "born_timestamp_ms").fill_null(now_ms).to_numpy(zero_copy_only=False)
     if "properties" in names and has_light_queues(maps_of(table)):
         return encoded_rows(encoder, table, [topics[number] for number in topic_of], queue_of.tolist(), now_ms)
     queues, queue = _numbered(topic_of, queue_of)
@@ -109,9 +112,6 @@ def _prepare(
     if "body" in names:
         body = bytes_of(texts_of(table, "body"), count)
     properties = _properties(encoder, table, now_ms)
-    born = np.full(count, now_ms, np.int64)
-    if "born_timestamp_ms" in names:
-        born = numbers_of(table, "born_timestamp_ms").fill_null(now_ms).to_numpy(zero_copy_only=False)
     properties_sizes = np.zeros(count, np.int64)
     for piece in properties:
         properties_sizes += len(piece) if isinstance(piece, bytes) else piece.sizes

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logdex.errors import UsageError
+from logdex.frames.arrow import TO_MILLISECONDS
 
 Int64s = npt.NDArray[np.int64]
 
@@ -57,8 +58,13 @@ def numbered_texts(table: pa.Table | pa.RecordBatch, name: str) -> Any:
 
 
 def numbers_of(table: pa.Table | pa.RecordBatch, name: str) -> Any:
-    """A column of whole numbers as int64."""
-    return _as_type(column_of(table, name), name, pa.int64(), "whole numbers")
+    """A column of whole numbers as int64. Times are none: their numbers count another unit."""
+    column = column_of(table, name)
+    values = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if pa.types.is_temporal(values) or pa.types.is_boolean(values):
+        hint = TO_MILLISECONDS if pa.types.is_temporal(values) else "cast it before: int64"
+        raise UsageError(f"the column {name} is {column.type}, and must have whole numbers", hint=hint)
+    return _as_type(column, name, pa.int64(), "whole numbers")
 
 
 def _as_type(column: Any, name: str, kind: pa.DataType, wanted: str) -> Any:

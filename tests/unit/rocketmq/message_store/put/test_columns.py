@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,23 @@ def test_a_column_of_another_type_is_named(column: dict[str, Any], told: str, tm
     with open_store(tmp_path / "store") as store:
         with pytest.raises(UsageError, match=told):
             store.put_columns(pa.table({"topic": ["a"], **column}))
+        assert store.max_phy_offset == 0
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC"])
+@pytest.mark.parametrize("light", [False, True])
+def test_a_timestamp_is_no_number_of_milliseconds(unit: str, zone: str | None, light: bool, tmp_path: Path) -> None:
+    times = pa.array([datetime(2024, 1, 1)]).cast(pa.timestamp(unit, tz=zone))
+    table = pa.table({"topic": ["a"], "born_timestamp_ms": times})
+    if light:
+        maps = pa.array([[("INNER_MULTI_DISPATCH", "%LMQ%one")]], pa.map_(pa.string(), pa.string()))
+        table = table.append_column("properties", maps)
+    with open_store(tmp_path / "store") as store:
+        with pytest.raises(UsageError, match=r"born_timestamp_ms is timestamp.*cast it before: to timestamp"):
+            store.put_columns(table)
+        with pytest.raises(UsageError, match="queue_id is bool"):
+            store.put_columns(pa.table({"topic": ["a"], "queue_id": [True]}))
         assert store.max_phy_offset == 0
 
 
