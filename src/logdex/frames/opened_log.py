@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from logdex.frames.scan_frames import Lossy, telling
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -14,7 +16,7 @@ Item = TypeVar("Item")
 Item_co = TypeVar("Item_co", covariant=True)
 
 
-class Scan(Protocol[Item_co]):
+class Scan(Lossy, Protocol[Item_co]):
     """What a scan offers in all formats, see `ScanFrames`."""
 
     def __iter__(self) -> Iterator[Item_co]:
@@ -41,8 +43,10 @@ class OpenedLog(ABC, Generic[Item]):
         table."""
 
     def __iter__(self) -> Iterator[Item]:
-        """Yields all messages or records, in log order: `scan` without a filter."""
-        return iter(self.scan())
+        """Yields all messages or records, in log order: `scan` without a filter. It warns at its
+        end with `IncompleteReadWarning` of what could not be read."""
+        scan = self.scan()
+        return telling(scan, [scan])
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
         """Returns some columns (None: all) of all messages or records, as `to_arrow` of a scan

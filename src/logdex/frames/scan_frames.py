@@ -6,7 +6,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 from logdex.errors import IncompleteReadWarning
 from logdex.frames.conditions import Conditions
@@ -16,6 +16,16 @@ if TYPE_CHECKING:
 
     from logdex.frames.dataset import LogDataset
     from logdex.frames.tables import TimedTable
+
+Item = TypeVar("Item")
+
+
+class Lossy(Protocol):
+    """What may not be able to read everything."""
+
+    @property
+    def losses(self) -> Sequence[str]:
+        """What the last pass could not read, in words; empty if it read everything."""
 
 
 class ScanFrames(ABC):
@@ -50,7 +60,7 @@ class ScanFrames(ABC):
         import pyarrow as pa
 
         reader = self.arrow_reader(columns)
-        return pa.RecordBatchReader.from_batches(reader.schema, _telling(reader, [self]))
+        return pa.RecordBatchReader.from_batches(reader.schema, telling(reader, [self]))
 
     @abstractmethod
     def narrowed(self, conditions: Conditions) -> Self | None:
@@ -109,9 +119,9 @@ class ScanFrames(ABC):
         return _TellingTable(self)
 
 
-def _telling(batches: Iterable[pa.RecordBatch], scans: Sequence[ScanFrames]) -> Iterator[pa.RecordBatch]:
-    """Yields the batches, and warns behind them of what the scans could not read."""
-    yield from batches
+def telling(items: Iterable[Item], scans: Sequence[Lossy]) -> Iterator[Item]:
+    """Yields what was read, and warns behind it of what the scans could not read."""
+    yield from items
     for scan in scans:
         for loss in scan.losses:
             warnings.warn(loss, IncompleteReadWarning, stacklevel=2)
@@ -127,7 +137,7 @@ class _TellingTable:
     def read(self, columns: Sequence[str], conditions: Conditions) -> Iterator[pa.RecordBatch]:
         """Yields batches."""
         source = ScanSource(self._scan)
-        return _telling(self._of(source).read(columns, conditions), source.scans)
+        return telling(self._of(source).read(columns, conditions), source.scans)
 
     @staticmethod
     def _of(source: ScanSource) -> TimedTable:

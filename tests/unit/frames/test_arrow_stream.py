@@ -79,6 +79,9 @@ def test_what_could_not_be_read_is_a_warning(golden_store: Any, golden_log_copy:
             for read in WAYS:
                 with pytest.warns(IncompleteReadWarning, match=str(path)):
                     assert len(read(opened.scan())) == count
+            with pytest.warns(IncompleteReadWarning, match=str(path)) as told:
+                assert len(list(opened)) == count
+            assert {each.filename for each in told} == {__file__}
 
 
 def _flip(file: Path, position: int) -> None:
