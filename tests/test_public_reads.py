@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import inspect
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -184,3 +186,32 @@ def test_scans_beside_appends_and_retention(tmp_path: Path) -> None:
             looks += 1
         writer.join()
         assert bodies_of(log)[-1] == bodies_of(store)[-1] == b"599"
+
+
+_LEFT_OPEN = """
+import builtins, sys
+import logdex
+from logdex.kafka import Log, Record
+from logdex.rocketmq import Message, MessageStore
+
+if sys.argv[1] == "log":
+    opened = Log.open(sys.argv[2])
+    for number in range(50):
+        opened.append(Record(b"key", b"value", number))
+else:
+    opened = MessageStore.open(sys.argv[2], mapped_file_size_commit_log=1 << 16)
+    for _ in range(50):
+        opened.put_message(Message("orders", b"value"))
+    opened.dispatch()
+begun = [iter(opened), opened.scan().items()]
+begun += [opened.scan().to_arrow(), logdex.open(sys.argv[2]).scan().items()]
+builtins.kept = [begun, [next(each) for each in begun]]  # until modules are gone
+"""
+
+
+@pytest.mark.parametrize("kind", ["store", "log"])
+def test_what_a_program_leaves_open_is_closed_quietly_when_it_ends(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "orders-0"
+    code = [sys.executable, "-c", _LEFT_OPEN, kind, str(path)]
+    done = subprocess.run(code, capture_output=True, text=True, timeout=120, check=True)
+    assert (done.stdout, done.stderr) == ("", "")

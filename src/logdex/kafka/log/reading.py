@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
+from sys import is_finalizing
 from typing import Unpack
 
 from logdex.frames.opened_log import OpenedLog
@@ -34,7 +35,7 @@ class LivePartitionSnapshot(PartitionSnapshot):
     the last scan."""
 
     def __del__(self) -> None:
-        if hasattr(self, "segments"):
+        if hasattr(self, "segments") and not is_finalizing():  # a thread that has ended may hold a lock
             self.close()
 
 

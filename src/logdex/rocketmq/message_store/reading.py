@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from sys import is_finalizing
 from typing import Unpack
 
 from logdex.io.env import Env
@@ -39,7 +40,7 @@ class LiveStoreSnapshot(StoreSnapshot):
     with the last scan."""
 
     def __del__(self) -> None:
-        if hasattr(self, "commit_log"):
+        if hasattr(self, "commit_log") and not is_finalizing():  # a thread that has ended may hold a lock
             self.close()
 
 
