@@ -139,8 +139,23 @@ def test_what_comes_while_it_is_open(tmp_path: Path) -> None:
         assert query(log, "even") == [b"28", b"26"]
 
 
+def test_questions_that_cannot_be_meant(opened: Any) -> None:
+    for wrong in (0, -1, "3"):
+        with pytest.raises(UsageError, match="max "):
+            query(opened, "odd", None, None, wrong)
+    if hasattr(opened, "get_offset_in_queue_by_time"):
+        with pytest.raises(UsageError, match="boundary is 'uper'"):
+            opened.get_offset_in_queue_by_time("orders", 0, 5, "uper")
+        with pytest.raises(UsageError, match="timestamp_ms is '5'"):
+            opened.get_offset_in_queue_by_time("orders", 0, "5")
+    else:
+        with pytest.raises(UsageError, match=r"offset 12 is behind end_offset 3 .exchange them"):
+            opened.scan(offset=12, end_offset=3)
+
+
 def test_nothing_stays_open_behind_the_scans_of_a_writer(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path / "store", **SIZES) as store, Log.open(tmp_path / "orders-0") as log:
+    settings = {**SIZES, "background": False}  # a thread may just be making the next file of the log
+    with MessageStore.open(tmp_path / "store", **settings) as store, Log.open(tmp_path / "orders-0") as log:
         put(store)
         append(log)
         assert store.wait_dispatched(10)

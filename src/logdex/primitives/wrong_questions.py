@@ -77,6 +77,41 @@ def require_counts(**numbers: int | None) -> None:
             raise UsageError(f"{name} is {number}", hint="give 0 or more")
 
 
+def require_most(**numbers: int | None) -> None:
+    """Raises `UsageError` for what cannot be the largest number of things to return, None for all
+    of them."""
+    require_longs(**numbers)
+    for name, number in numbers.items():
+        if number is not None and number < 1:
+            raise UsageError(f"{name} must be 1 or more, got {number}", hint="leave it out for all")
+
+
+def require_given(**numbers: int | None) -> None:
+    """Raises `UsageError` as `require_longs`, and for None."""
+    for name, number in numbers.items():
+        if number is None:
+            raise UsageError(f"{name} is None", hint="give a whole number")
+    require_longs(**numbers)
+
+
+def require_poll(name: str, most: int, timeout_s: float) -> None:
+    """Raises `UsageError` for a largest number of things (`name`) below 1, and for a time to wait
+    that is no number."""
+    require_given(**{name: most})
+    if most < 1:
+        raise UsageError(f"{name} must be 1 or more, got {most}")
+    if not isinstance(timeout_s, int | float):
+        raise UsageError(f"timeout is {timeout_s!r}", hint="give seconds as a number")
+
+
+def require_order(**offsets: int | None) -> None:
+    """Raises `UsageError` if the first of two offsets, by name, is behind the second."""
+    require_longs(**offsets)
+    (name, begin), (other, end) = offsets.items()
+    if begin is not None and end is not None and begin > end:
+        raise UsageError(f"{name} {begin} is behind {other} {end}", hint="exchange them")
+
+
 def nearest(name: str, by_lower: Mapping[str, str], all_names: Iterable[str]) -> str:
     """Returns a hint with the known name that is nearest to a wrong one, or with all names."""
     found = get_close_matches(name.lower(), by_lower, n=1, cutoff=_CUTOFF)

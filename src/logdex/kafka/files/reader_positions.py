@@ -21,7 +21,7 @@ _FILE_SIZE_BYTES_MAX = 1 << 16
 
 def checked_name(name: str) -> str:
     """Returns a reader's name. Raises `UsageError` for one that cannot be part of a file's name."""
-    if not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} cannot name a reader", hint="use letters, digits, . _ -")
     return name
 

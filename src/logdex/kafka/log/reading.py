@@ -27,7 +27,7 @@ from logdex.kafka.snapshot.partition_snapshot import Key, PartitionSnapshot
 from logdex.kafka.state.leader_epochs import EpochEntry
 from logdex.kafka.state.producer_state import ProducerState
 from logdex.primitives.shown import counted, repr_of
-from logdex.primitives.wrong_questions import require_counts, require_times
+from logdex.primitives.wrong_questions import require_most, require_times
 
 
 class LivePartitionSnapshot(PartitionSnapshot):
@@ -211,7 +211,7 @@ class ReadableLog(OpenedLog[Record]):
         the segments is used, see `PartitionSnapshot.query`; otherwise the log is read. Raises
         `CorruptError` for a bad batch that may hold the key."""
         require_times(begin_ms, end_ms)
-        require_counts(max=max)
+        require_most(max=max)
         snapshot, start, end = self._own_snapshot()
         found = snapshot.iter_query(key, begin_ms, end_ms)
         return [*islice((record for record in found if start <= record.offset < end), max)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from logdex.kafka.read.log_read import check_isolation
-from logdex.primitives.wrong_questions import require_longs, require_times
+from logdex.primitives.wrong_questions import require_order, require_times
 
 OFFSET_MAX = (1 << 63) - 1
 
@@ -55,5 +55,5 @@ def filter_of(options: FilterOptions) -> ReadFilter:
     and for numbers that no record has."""
     wanted = ReadFilter(**options)
     require_times(wanted.begin_ms, wanted.end_ms)
-    require_longs(offset=wanted.offset, end_offset=wanted.end_offset)
+    require_order(offset=wanted.offset, end_offset=wanted.end_offset)
     return wanted

@@ -17,6 +17,7 @@ from logdex.kafka.files.reader_positions import checked_name, read_position, rea
 from logdex.kafka.read.follow.follower import LogFollower
 from logdex.kafka.read.log_read import READ_UNCOMMITTED
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
+from logdex.primitives.wrong_questions import require_given, require_poll
 
 _PAUSE_S = 0.01
 
@@ -44,6 +45,7 @@ class LogReader:
         env: Env = DEFAULT_ENV,
     ) -> None:
         self.path, self.name = os.fspath(path).rstrip("/"), checked_name(name)
+        require_given(start=start)
         self._before_commit, self._env = before_commit, env
         self._guard = threading.RLock()
         self._waiting: deque[Record] = deque()
@@ -79,8 +81,7 @@ class LogReader:
         `timeout` seconds if there are none. Raises what `LogFollower.poll` raises, and
         `OffsetOutOfRangeError` if the log was truncated before the committed offset: `seek` goes on
         elsewhere."""
-        if max_records < 1:
-            raise UsageError(f"max_records must be 1 or more, got {max_records}")
+        require_poll("max_records", max_records, timeout)
         until = time.monotonic() + timeout
         while True:
             with self._guard:
@@ -130,6 +131,7 @@ class LogReader:
         behind the log's end."""
         with self._guard:
             self._require_open()
+            require_given(offset=offset)
             offset, beyond = self._place(offset)
             if beyond is not None:
                 raise beyond

@@ -172,6 +172,10 @@ def make_config(config: LogConfig | None, settings: LogSettings) -> LogConfig:
 
     Raises `UsageError` if both are given, or a setting is unknown.
     """
+    if not isinstance(config, (LogConfig, type(None))):
+        raise UsageError(
+            f"a config is a LogConfig, not {type(config).__name__}", hint="LogConfig(segment_bytes=1 << 20)"
+        )
     if config is not None and settings:
         raise UsageError("a config and single settings exclude each other", hint="give only one of them")
     require_known(settings, LogConfig)

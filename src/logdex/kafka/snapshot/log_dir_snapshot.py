@@ -28,7 +28,7 @@ from logdex.kafka.read.record_scan import KafkaScan
 from logdex.kafka.settings.log_config import LogConfig, LogSettings, make_config
 from logdex.kafka.snapshot.partition_snapshot import Key, PartitionSnapshot
 from logdex.primitives.shown import counted, repr_of
-from logdex.primitives.wrong_questions import require_counts, require_times, unknown_part, unknown_topic
+from logdex.primitives.wrong_questions import require_most, require_times, unknown_part, unknown_topic
 
 
 class LogDirSnapshot(OpenedLog[Record]):
@@ -188,7 +188,7 @@ class LogDirSnapshot(OpenedLog[Record]):
             return ((each, record) for record in found)
 
         merged = heapq.merge(*map(answers, self._some(topic, partition)), key=lambda found: -found[1].timestamp_ms)
-        require_counts(max=max)
+        require_most(max=max)
         return [*islice(merged, max)]
 
     def close(self) -> None:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+from logdex.errors import UsageError
+from logdex.primitives.wrong_questions import require_given
 from logdex.rocketmq.consume_queue.consume_queue import ENTRY_SIZE_BYTES, ConsumeQueue
 from logdex.rocketmq.files.offset_files import OffsetFile
 from logdex.rocketmq.settings.dialect import Dialect
@@ -30,6 +32,12 @@ class QueueBounds(NamedTuple):
     commit_log_min_offset: int
 
 
+def require_boundary(boundary: object) -> None:
+    """Raises `UsageError` for what is no boundary."""
+    if boundary not in ("lower", "upper"):
+        raise UsageError(f"boundary is {boundary!r}", hint="use 'lower' or 'upper'")
+
+
 def offset_in_queue_by_time(
     queue: ConsumeQueue,
     timestamp_ms: int,
@@ -47,6 +55,8 @@ def offset_in_queue_by_time(
     stored at exactly that time, otherwise the nearest one. They choose the file by its modification
     time, which `modified_ms` returns.
     """
+    require_boundary(boundary)
+    require_given(timestamp_ms=timestamp_ms)
     search = _Search(queue, timestamp_ms, read_store_timestamp, bounds)
     if dialect.time_has_boundaries:
         found = search.with_boundary(boundary)

@@ -14,11 +14,12 @@ from typing import Literal
 from logdex.errors import LogClosedError, LogdexError, UsageError
 from logdex.io.env import Env
 from logdex.primitives.text import to_bytes
+from logdex.primitives.wrong_questions import require_given, require_poll
 from logdex.rocketmq.consume_queue.tag_filter import TagFilter
 from logdex.rocketmq.consuming.home import checked_group
 from logdex.rocketmq.consuming.local_offsets import LocalFileOffsetStore
 from logdex.rocketmq.consuming.membership import Queue
-from logdex.rocketmq.consuming.send_back import as_consumed, retry_topic_of, send_back
+from logdex.rocketmq.consuming.send_back import as_consumed, require_stored, retry_topic_of, send_back
 from logdex.rocketmq.consuming.share import GroupShare, Share, WholeShare
 from logdex.rocketmq.consuming.source import end_of_queue, queue_ids, source_of
 from logdex.rocketmq.message.stored_message import StoredMessage
@@ -120,8 +121,7 @@ class Consumer:
 
         Raises `CorruptError` for a damaged message or entry; `seek` goes on behind it.
         """
-        if max_messages < 1:
-            raise UsageError(f"max_messages must be 1 or more, got {max_messages}")
+        require_poll("max_messages", max_messages, timeout)
         until = time.monotonic() + timeout
         while True:
             with self._lock:
@@ -204,6 +204,7 @@ class Consumer:
         """Goes on with a queue of the topic at an offset. A commit then commits that."""
         with self._lock:
             self._require_open()
+            require_given(queue_id=queue_id, offset=offset)
             if offset < 0:
                 raise UsageError(f"offset must be 0 or more, got {offset}")
             self._positions[self._own(queue_id)] = offset
@@ -211,6 +212,7 @@ class Consumer:
     def reset_to_time(self, timestamp_ms: int) -> None:
         """Goes on with all own queues of the topic at the first message stored at or after a
         time."""
+        require_given(timestamp_ms=timestamp_ms)
         with self._lock:
             self._require_open()
             self._shared_s = float("-inf")
@@ -237,6 +239,8 @@ class Consumer:
         Only the process that has the store open as a `MessageStore` can do it (`UsageError`).
         Raises `LogFailedError` if the store does not take the message.
         """
+        require_stored(message)
+        require_given(delay_level=delay_level)
         live = self._source.live
         if live is None or self.mode == "broadcasting":
             raise UsageError(

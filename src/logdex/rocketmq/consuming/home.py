@@ -25,7 +25,7 @@ _GROUP = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
 
 def checked_group(group: str) -> str:
     """Returns a group's name. Raises `UsageError` for one that no broker accepts."""
-    if not _GROUP.fullmatch(group):
+    if not isinstance(group, str) or not _GROUP.fullmatch(group):
         raise UsageError(f"the group {group!r} has no valid name", hint="use letters, digits, - _ % |")
     return group
 

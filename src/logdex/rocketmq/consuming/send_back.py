@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from logdex.errors import LogFailedError
+from logdex.errors import LogFailedError, UsageError
 from logdex.primitives.text import to_bytes
 from logdex.rocketmq.consuming.source import queue_ids
 from logdex.rocketmq.files.config_files import Raw, SubscriptionGroups
@@ -41,6 +41,14 @@ def as_consumed(message: StoredMessage) -> StoredMessage:
     it."""
     topic = message.properties.get(RETRY_TOPIC)
     return message if topic is None else replace(message, topic=topic)
+
+
+def require_stored(message: object) -> None:
+    """Raises `UsageError` for what is no message that was read."""
+    if not isinstance(message, StoredMessage):
+        raise UsageError(
+            f"only a message can be sent back, not {type(message).__name__}", hint="give what poll returned"
+        )
 
 
 def send_back(

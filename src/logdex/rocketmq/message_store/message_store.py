@@ -29,7 +29,7 @@ from logdex.rocketmq.message_store.opening import OpenedStore, open_store
 from logdex.rocketmq.message_store.options import MessageStoreSettings, StoreOptions
 from logdex.rocketmq.message_store.put.append import put_message, put_messages
 from logdex.rocketmq.message_store.put.columns import put_columns
-from logdex.rocketmq.message_store.put.encode import as_host
+from logdex.rocketmq.message_store.put.encode import as_host, require_log_file_size
 from logdex.rocketmq.message_store.put.message import (
     Message,
     PutMessageResult,
@@ -104,6 +104,7 @@ class MessageStore(ReadableStore):
         given: StoreSettings = {
             name: value for name, value in settings.items() if name not in own and value is not None
         }  # type: ignore[assignment]
+        require_log_file_size(given.get("mapped_file_size_commit_log"))
         if not os.fspath(path):
             raise UsageError("the path is empty", hint="give the directory of a store")
         path = env.real_path(os.fspath(path))  # the program may change its working directory
@@ -195,6 +196,8 @@ class MessageStore(ReadableStore):
         Raises `UsageError` if it is no half message or has ended already, and the errors of
         `put_message`.
         """
+        if not isinstance(half, (PutMessageResult, StoredMessage)):
+            raise UsageError(f"no half message is {type(half).__name__}", hint="give what put_half returned")
         return self._transactions.end(half.physical_offset, commit=commit)
 
     def pending_transactions(self) -> list[StoredMessage]:

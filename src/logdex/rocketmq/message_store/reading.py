@@ -14,7 +14,12 @@ from logdex.io.env import Env
 from logdex.primitives.text import to_bytes
 from logdex.primitives.wrong_questions import require_times
 from logdex.rocketmq.commit_log.commit_log import CommitLog
-from logdex.rocketmq.consume_queue.offset_by_time import Boundary, QueueBounds, offset_in_queue_by_time
+from logdex.rocketmq.consume_queue.offset_by_time import (
+    Boundary,
+    QueueBounds,
+    offset_in_queue_by_time,
+    require_boundary,
+)
 from logdex.rocketmq.index_file.index_service import IndexService
 from logdex.rocketmq.message.message_id import MessageId
 from logdex.rocketmq.message.stored_message import StoredMessage
@@ -151,6 +156,7 @@ class ReadableStore(QueueReads):
     ) -> int:
         """Returns the queue offset that the engine of the store's version returns for a timestamp;
         0 if the queue does not exist."""
+        require_boundary(boundary)
         with self._reading():
             view = self._view(to_bytes(topic), queue_id)
             if view is None:

@@ -9,6 +9,7 @@ from contextlib import closing
 
 from logdex import limits
 from logdex.errors import CorruptError, MissingFileError, UsageError
+from logdex.primitives.wrong_questions import require_most
 from logdex.rocketmq.index_file.index_service import IndexService
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.read.keys.key_question import TIME_MIN_MS, KeyQuestion
@@ -21,12 +22,11 @@ def query_exact(
     source: QuerySource, question: KeyQuestion, cursor: int | None, *, scan_missing: bool, max_num: int | None
 ) -> QueryMessageResult:
     """Returns the messages of a `KeySearch`, newest first: all of them, or the first `max_num`."""
+    require_most(max=max_num)
     usual = None if cursor is not None else query_quick(source, question, max_num)
     if usual is not None:
         return usual
     search = KeySearch(source, question, cursor, scan_missing=scan_missing)
-    if max_num is not None and max_num < 1:
-        raise UsageError(f"max must be 1 or more, got {max_num}", hint="leave it out for all")
     found: list[tuple[int, StoredMessage]] = []
     more = False
     with closing(search.items()) as items:

@@ -111,6 +111,8 @@ class Dialect:
 
 
 def _number(version: str) -> tuple[int, ...]:
+    if not isinstance(version, str):
+        raise UsageError(f"rocketmq_version is {version!r}", hint=f"give it as text: {DEFAULT_VERSION!r}")
     parts = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", version.lower().replace("_", "."))
     if not parts:
         raise UsageError(f"rocketmq version {version!r} does not look like {DEFAULT_VERSION}")

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -159,6 +161,22 @@ def test_a_position_behind_a_truncated_log_is_told_and_skips_nothing(tmp_path: P
                     reader.poll()
             reader.seek(4)
             assert [record.value for record in reader.poll(100)] == [b"new %d" % number for number in range(4, 15)]
+
+
+def test_numbers_and_names_that_cannot_be(tmp_path: Path) -> None:
+    wrong: list[tuple[Callable[[Any], Any], str]] = [
+        (lambda reader: reader.poll("3"), "max_records is '3'"),
+        (lambda reader: reader.poll(0), "max_records must be 1 or more"),
+        (lambda reader: reader.poll(3, None), "timeout is None"),
+        (lambda reader: reader.seek("5"), "offset is '5'"),
+    ]
+    with Log.open(tmp_path / "events-0") as log, log.reader("b") as opened:
+        for call, told in wrong:
+            with pytest.raises(UsageError, match=told):
+                call(opened)
+        name: Any = None
+        with pytest.raises(UsageError, match="None cannot name a reader"):
+            log.reader(name)
 
 
 def test_what_is_no_partition_is_refused(tmp_path: Path) -> None:

@@ -51,6 +51,13 @@ def test_settings_that_no_log_can_have_are_named(tmp_path: Path, name: str, valu
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_dictionary_is_no_config(tmp_path: Path) -> None:
+    config: Any = {"segment_bytes": 1 << 20}
+    with pytest.raises(UsageError, match="a config is a LogConfig, not dict"):
+        Log.open(tmp_path / "events-0", config)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("record", [Record("text"), Record(value="text"), Record(headers=(("h", 5),))])  # type: ignore[arg-type]
 def test_text_and_numbers_are_no_keys_and_values(tmp_path: Path, record: Record) -> None:
     with Log.open(str(tmp_path / "events-0")) as log:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +212,7 @@ def test_damage_is_told_and_can_be_left_behind(tmp_path: Path) -> None:
     ("options", "text"),
     [
         ({"group": "a b"}, "group"),
+        ({"group": None}, "the group None has no valid name"),
         ({"mode": "all"}, "mode"),
         ({"start": "middle"}, "start"),
         ({"mode": "broadcasting"}, "offset_store"),
@@ -221,8 +223,20 @@ def test_mistakes_are_named(tmp_path: Path, options: dict[str, Any], text: str) 
     with store_with(tmp_path, 1) as store:
         with pytest.raises(UsageError, match=text):
             consumer(store, **{"group": "G", **options})
-        with consumer(store) as member, pytest.raises(UsageError, match="max_messages"):
-            member.poll(0)
+        wrong: list[tuple[Callable[[Any], Any], str]] = [
+            (lambda member: member.poll(0), "max_messages must be 1 or more"),
+            (lambda member: member.poll("3"), "max_messages is '3'"),
+            (lambda member: member.poll(None), "max_messages is None"),
+            (lambda member: member.poll(3, "1"), "timeout is '1'"),
+            (lambda member: member.reset_to_time("2023-01-01"), "timestamp_ms is '2023-01-01'"),
+            (lambda member: member.reset_to_time(None), "timestamp_ms is None"),
+            (lambda member: member.seek(0, "5"), "offset is '5'"),
+            (lambda member: member.reconsume_later(None), "only a message can be sent back, not NoneType"),
+        ]
+        with consumer(store) as member:
+            for call, told in wrong:
+                with pytest.raises(UsageError, match=told):
+                    call(member)
         with pytest.raises(LogClosedError):
             member.poll()
         member.close()

@@ -7,9 +7,11 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import logdex
 from logdex.errors import GeometryError, MissingFileError, UsageError
 from logdex.rocketmq.geometry.index_geometry import IndexGeometry
 from logdex.rocketmq.geometry.resolve import contradiction, resolve_config, resolve_in_any_case
@@ -36,6 +38,12 @@ def test_a_version_that_the_files_contradict(store: Path) -> None:
     result = run("verify", store, "--rocketmq-version", "4.9.7")
     assert "the files contradict what is stated: rocketmq-version 4.9.7" in result.stderr
     assert (result.exit_code, result.stdout.splitlines()[-1][:11]) == (0, "No findings")
+
+
+def test_a_version_is_text(store: Path) -> None:
+    version: Any = 5.5
+    with pytest.raises(UsageError, match=r"rocketmq_version is 5.5 .give it as text: '5.5.0'"):
+        logdex.open(store, rocketmq_version=version)
 
 
 @pytest.mark.parametrize("version", ["3.2.6", "99.1", "3.9", "5.6.0", "6.0.0"])

@@ -360,10 +360,23 @@ def test_the_program_may_change_its_working_directory(tmp_path: Path, monkeypatc
 
 @pytest.mark.parametrize(
     "settings",
-    [{"rocketmq_version": "3.2"}, {"mapped_file_size_commit_log": -5}, {"first_offset": 5}, {"max_index_num": -1}],
-    ids=lambda given: next(iter(given)),
+    [
+        {"rocketmq_version": "3.2"},
+        {"rocketmq_version": 5.5},
+        {"mapped_file_size_commit_log": -5},
+        {"mapped_file_size_commit_log": 10},
+        {"mapped_file_size_commit_log": 99},
+        {"first_offset": 5},
+        {"max_index_num": -1},
+    ],
+    ids=str,
 )
 def test_wrong_settings_leave_no_directory(settings: Any, tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         MessageStore.open(tmp_path / "store", **settings)
     assert not (tmp_path / "store").exists()
+
+
+def test_the_smallest_files_have_room_for_the_shortest_message(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "store", mapped_file_size_commit_log=100, unique_keys=False) as store:
+        assert [store.put_message(Message("t", b"", queue_id=0)).physical_offset for _ in range(2)] == [0, 100]

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from logdex.errors import UsageError
 from logdex.layout.rocketmq import (
+    BLANK,
     HOST_V4_SIZE_BYTES,
     MESSAGE_MAGIC_V1,
     MESSAGE_MAGIC_V2,
@@ -342,6 +343,16 @@ def with_host_flags(sys_flag: int, born_host: bytes, store_host: bytes) -> int:
 def _is_timed(pairs: Pairs) -> bool:
     """Whether the message asks for the timer wheel, which is not part of this store."""
     return any(name in pairs for name in _TIMER_NAMES) and b"TIMER_OUT_MS" not in pairs
+
+
+def require_log_file_size(size_bytes: int | None) -> None:
+    """Raises `UsageError` for a size of the CommitLog's files in which no message has room."""
+    least = head_struct(0).size + len(b"\x01t\0\0") + BLANK.size_bytes
+    if isinstance(size_bytes, int) and size_bytes < least:
+        raise UsageError(
+            f"mapped_file_size_commit_log is {size_bytes}, and no message has room in such a file",
+            hint=f"the shortest message needs {least} bytes; the broker's default is {1 << 30}",
+        )
 
 
 def as_host(host: Host | str) -> Host:

@@ -81,7 +81,7 @@ def require_message(message: object) -> Message:
     _require_properties(message.properties)
     for name in _NUMBERS:
         value = getattr(message, name)
-        if value is not None and not isinstance(value, int):
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
             raise UsageError(f"a message's {name} is {value!r}", hint="give a whole number")
     left_out: dict[str, Any] = {
         name: 0 for name in _NUMBERS if name not in _MAY_BE_NONE and getattr(message, name) is None

@@ -47,6 +47,8 @@ class RetentionService:
         for name, value in (("hours", hours), ("disk_ratio", disk_ratio)):
             if value is not None and (not isinstance(value, int | float) or not value >= 0):
                 raise UsageError(f"{name} is {value!r}", hint="use a number from 0 on, or None for no limit")
+        if disk_ratio is not None and disk_ratio > 1:
+            raise UsageError(f"disk_ratio is {disk_ratio!r}", hint="it is a part of the disk, 0 to 1: 0.8 for 80 %")
         core, dispatch = self._core, self._dispatch
         with self.lock:
             core.require_usable()

@@ -37,6 +37,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         "property is 'a': 1, and both must be text",
     ),
     "a text as queue": (lambda: ANY_MESSAGE("orders", b"x", queue_id="0"), "queue_id is '0'"),
+    "a truth value as queue": (lambda: ANY_MESSAGE("orders", b"x", queue_id=True), "queue_id is True"),
     "a number as born host": (
         lambda: ANY_MESSAGE("orders", b"x", born_host=5),
         "5 is not a host .write 127.0.0.1:10911",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +47,9 @@ def test_a_half_message_is_committed_or_rolled_back(tmp_path: Path) -> None:
                     store.end_transaction(half, commit=commit)
         with pytest.raises(UsageError, match="no half message"):
             store.end_transaction(committed, commit=True)
+        nothing: Any = None
+        with pytest.raises(UsageError, match="no half message is NoneType"):
+            store.end_transaction(nothing, commit=True)
         [message] = store.get_message("orders", 1, 0).messages
         stored = store.look_message_by_offset(second.physical_offset)
         assert (message.sys_flag, stored.sys_flag) == (9, 1)
