@@ -140,6 +140,12 @@ def test_what_comes_while_it_is_open(tmp_path: Path) -> None:
 
 
 def test_questions_that_cannot_be_meant(opened: Any) -> None:
+    if not isinstance(opened, StoreSnapshot):
+        with pytest.raises(UsageError, match=r"unknown option of scan: limt .did you mean limit"):
+            opened.scan(limt=5)
+    if isinstance(opened, LogDirSnapshot | MessageStore):
+        with pytest.raises(UsageError, match=r"unknown option of scan: topik .did you mean topic"):
+            opened.scan(topik="orders")
     for wrong in (0, -1, "3"):
         with pytest.raises(UsageError, match="max "):
             query(opened, "odd", None, None, wrong)

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-from logdex.errors import UsageError
-from logdex.primitives.wrong_questions import nearest
+from logdex.primitives.wrong_questions import require_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +47,8 @@ def declared_settings(declaration: type) -> tuple[Setting, ...]:
 def require_known(given: Iterable[str], *declarations: type) -> None:
     """Raises `UsageError`, with the nearest name, if a name in `given` is no setting of the
     declarations."""
-    known = {setting.name: setting.name for each in declarations for setting in declared_settings(each)}
-    for name in given:
-        if name not in known:
-            raise UsageError(f"unknown setting: {name}", hint=nearest(name, known, known))
+    known = [setting.name for each in declarations for setting in declared_settings(each)]
+    require_names("setting", given, known)
 
 
 def flag_of(name: str) -> str:

@@ -112,6 +112,15 @@ def require_order(**offsets: int | None) -> None:
         raise UsageError(f"{name} {begin} is behind {other} {end}", hint="exchange them")
 
 
+def require_names(what: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raises `UsageError`, with the nearest name, if a name in `given` is no known one. `what` says
+    what the names are of."""
+    names = {name: name for name in known}
+    for name in given:
+        if name not in names:
+            raise UsageError(f"unknown {what}: {name}", hint=nearest(name, names, names))
+
+
 def nearest(name: str, by_lower: Mapping[str, str], all_names: Iterable[str]) -> str:
     """Returns a hint with the known name that is nearest to a wrong one, or with all names."""
     found = get_close_matches(name.lower(), by_lower, n=1, cutoff=_CUTOFF)

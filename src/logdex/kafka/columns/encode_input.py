@@ -10,12 +10,14 @@ from logdex.frames.arrow import TO_MILLISECONDS, pa, pc
 from logdex.kafka.batch.record import NO_TIMESTAMP
 from logdex.kernels.kafka.record_encode import Records
 from logdex.kernels.kafka.spans import Spans
+from logdex.primitives.wrong_questions import require_names
 
 SLICE_ROWS = 1 << 16
 SLICE_BYTES = 8 << 20
 """The approximate size of a slice. Where a column has several chunks, a slice that spans them is
 copied."""
 
+_COLUMNS = ("key", "value", "timestamp_ms", "headers")
 _NOTHING = Spans(0, 0, 0, 0)
 
 
@@ -40,7 +42,7 @@ def fill_columns(table: pa.Table | pa.RecordBatch, now_ms: int) -> pa.Table | pa
     A table with several columns `timestamp_ms` is returned unchanged, and nothing is added to one
     with unknown columns: one of them may be a misspelt name.
     """
-    if set(table.schema.names) <= {"key", "value", "timestamp_ms", "headers"}:
+    if set(table.schema.names) <= set(_COLUMNS):
         if "key" not in table.schema.names:
             table = table.append_column("key", pa.nulls(table.num_rows, pa.binary()))
         if "timestamp_ms" not in table.schema.names:
@@ -67,11 +69,13 @@ def check_table(table: pa.Table | pa.RecordBatch) -> pa.Table:
         table = pa.Table.from_batches([table])
     names = ["key", "value", "timestamp_ms"] + ["headers"] * ("headers" in table.column_names)
     for name in names:
-        if table.column_names.count(name) != 1:
-            others = ", ".join(each for each in table.column_names if each not in names)
-            hint = f"no record has {others}: rename what is misspelt, or leave it out" if others else None
-            count = table.column_names.count(name)
-            raise UsageError(f"exactly one column {name} is needed, but there are {count}", hint=hint)
+        count = table.column_names.count(name)
+        if not count:
+            # Without unknown columns, `fill_columns` has added all but the value.
+            require_names("column", table.column_names, _COLUMNS)
+            raise UsageError(f"a column {name} is missing")
+        if count > 1:
+            raise UsageError(f"exactly one column {name} is needed, but there are {count}")
     times = table.schema.field("timestamp_ms").type
     if times != pa.int64():
         hint = TO_MILLISECONDS if pa.types.is_temporal(times) else "cast it before: int64"

@@ -198,7 +198,7 @@ class ReadableLog(OpenedLog[Record]):
         watermark of this moment. It needs nothing of the log while it reads; records that are
         removed meanwhile are left out."""
         snapshot, start, end = self._own_snapshot()
-        asked = filter_of(wanted)
+        asked = filter_of(wanted, "limit", "progress")
         begin = max(start, asked.offset or 0)
         upto = end if asked.end_offset is None else min(end, asked.end_offset)
         return KafkaScan([snapshot], replace(asked, offset=begin, end_offset=upto), limit, progress)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from logdex.kafka.read.log_read import check_isolation
-from logdex.primitives.wrong_questions import require_order, require_times
+from logdex.primitives.wrong_questions import require_names, require_order, require_times
 
 OFFSET_MAX = (1 << 63) - 1
 
@@ -50,9 +50,11 @@ class ReadFilter:
             check_isolation(self.isolation)
 
 
-def filter_of(options: FilterOptions) -> ReadFilter:
-    """Returns the filter that a caller asks for. Raises `UsageError` for times in the wrong order
-    and for numbers that no record has."""
+def filter_of(options: FilterOptions, *others: str) -> ReadFilter:
+    """Returns the filter that a caller asks for. `others` are the names of further arguments that
+    it may have meant. Raises `UsageError` for times in the wrong order
+    for numbers that no record has, and for unknown names."""
+    require_names("option of scan", options, (*others, *FilterOptions.__annotations__))
     wanted = ReadFilter(**options)
     require_times(wanted.begin_ms, wanted.end_ms)
     require_order(offset=wanted.offset, end_offset=wanted.end_offset)

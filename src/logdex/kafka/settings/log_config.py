@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Literal, Self, TypedDict
 
 from logdex import limits
 from logdex.errors import UsageError
@@ -99,6 +99,11 @@ class LogConfig:
     def is_compacted(self) -> bool:
         """Whether only the last record per key is kept, so that each record must have a key."""
         return "compact" in self.cleanup_policy
+
+    def __new__(cls, *_: object, **settings: object) -> Self:
+        """Raises `UsageError`, with the nearest name, for an unknown setting."""
+        require_known(settings, cls)
+        return object.__new__(cls)
 
     def __post_init__(self) -> None:
         """Raises `UsageError` for values that no log can have."""

@@ -145,7 +145,9 @@ class LogDirSnapshot(OpenedLog[Record]):
         Raises `MissingFileError`, with the nearest name, for an unknown topic or partition, and
         `UsageError` for `begin_ms` after `end_ms`.
         """
-        return KafkaScan(self._some(topic, partition), filter_of(wanted), limit, progress)
+        return KafkaScan(
+            self._some(topic, partition), filter_of(wanted, "topic", "partition", "limit"), limit, progress
+        )
 
     def plan_read(
         self,

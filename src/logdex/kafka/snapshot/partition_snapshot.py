@@ -251,7 +251,7 @@ class PartitionSnapshot(OpenedLog[Record]):
         mine = (topic is None or topic == self.topic) and (partition is None or partition == self.partition)
         if not mine:
             raise UsageError(f"{self.path} is {self.name}", hint="leave out topic and partition")
-        return KafkaScan([self], filter_of(wanted), limit, progress)
+        return KafkaScan([self], filter_of(wanted, "topic", "partition", "limit"), limit, progress)
 
     def plan_read(
         self, wanted: ReadFilter, *, columns: Iterable[str] | None = None, split_bytes: int | None = None

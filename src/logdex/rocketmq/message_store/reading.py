@@ -12,7 +12,7 @@ from typing import Unpack
 
 from logdex.io.env import Env
 from logdex.primitives.text import to_bytes
-from logdex.primitives.wrong_questions import require_times
+from logdex.primitives.wrong_questions import require_names, require_times
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.offset_by_time import (
     Boundary,
@@ -36,6 +36,7 @@ from logdex.rocketmq.read.results import GetColumnsResult, GetMessageResult, Que
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
+_OF_SCAN = ("topic", "queue_id", "begin_ms", "end_ms")
 _INDEX_DESCRIPTORS_MAX = 8
 """They stay open, so there are few: the ConsumeQueues need descriptors as well."""
 
@@ -128,6 +129,7 @@ class ReadableStore(QueueReads):
         """Returns the messages that pass the filter, in log order, as `StoreSnapshot.scan` does and
         with its errors. It needs nothing of the store while it reads, and ends where the log ends
         then; what is removed meanwhile is left out."""
+        require_names("option of scan", options, (*ScanOptions.__annotations__, *_OF_SCAN))
         return self._own_snapshot().scan(topic, queue_id, begin_ms, end_ms, **options)
 
     def _own_snapshot(self) -> LiveStoreSnapshot:

@@ -65,8 +65,13 @@ MISSPELT = make_table([5]).drop(["key"]).append_column("kye", pa.array([b"k"]))
 
 
 def test_a_misspelt_column_is_named(path: str) -> None:
-    with Log.open(path) as log, pytest.raises(UsageError, match="no record has kye: rename"):
-        log.append_columns(MISSPELT)
+    with Log.open(path) as log:
+        with pytest.raises(UsageError, match=r"unknown column: kye .did you mean key"):
+            log.append_columns(MISSPELT)
+        with pytest.raises(UsageError, match=r"unknown column: val .did you mean value"):
+            log.append_columns(pa.table({"val": [b"x"]}))
+        with pytest.raises(UsageError, match="a column value is missing"):
+            log.append_columns(pa.table({"key": [b"x"]}))
 
 
 @pytest.mark.parametrize("times", [make_table([-2]), make_table([5], pa.int32()), MISSPELT])

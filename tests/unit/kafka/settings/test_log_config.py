@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,14 @@ def test_settings_that_no_log_can_have_are_named(tmp_path: Path, name: str, valu
     with pytest.raises(UsageError, match=re.escape(f"{name} is {value!r}")):
         Log.open(str(tmp_path / "events-0"), **{name: value})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_misspelt_setting_is_named() -> None:
+    wrong: dict[str, Any] = {"segment_byte": 1 << 20}
+    with pytest.raises(UsageError, match=r"unknown setting: segment_byte .did you mean segment_bytes"):
+        LogConfig(**wrong)
+    config = LogConfig(segment_ms=5)
+    assert pickle.loads(pickle.dumps(config)) == replace(replace(config, segment_ms=6), segment_ms=5) == config
 
 
 def test_a_dictionary_is_no_config(tmp_path: Path) -> None:

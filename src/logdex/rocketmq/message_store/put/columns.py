@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from logdex.errors import UsageError
 from logdex.layout.rocketmq import BLANK, HOST_V4_SIZE_BYTES, MESSAGE_HEAD
+from logdex.primitives.wrong_questions import require_names
 from logdex.rocketmq.index_file.index_keys import KeyBatch, hash_keys
 from logdex.rocketmq.message import properties as props
 from logdex.rocketmq.message.stored_message import head_struct
@@ -93,9 +94,9 @@ def _prepare(
     """Checks all rows as single puts are checked, before anything is written. Returns messages if
     some are for light queues."""
     names = table.schema.names
-    unknown = [name for name in names if name not in _COLUMNS]
-    if unknown or "topic" not in names:
-        raise UsageError(f"unknown columns: {', '.join(unknown)}" if unknown else "a column topic is missing")
+    require_names("column", names, _COLUMNS)
+    if "topic" not in names:
+        raise UsageError("a column topic is missing")
     now_ms, count = core.clock_ms(), table.num_rows
     found = _topics(core, encoder, table, now_ms)
     if found is None:

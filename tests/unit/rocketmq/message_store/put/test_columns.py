@@ -127,6 +127,12 @@ def test_what_no_store_can_hold(table: dict[str, Any], tmp_path: Path) -> None:
         assert store.max_phy_offset == 0
 
 
+def test_a_misspelt_column_is_named(tmp_path: Path) -> None:
+    told = r"unknown column: key .did you mean keys"
+    with open_store(tmp_path / "store") as store, pytest.raises(UsageError, match=told):
+        store.put_columns(pa.table({"topic": ["a"], "key": ["k"]}))
+
+
 def test_no_rows(tmp_path: Path) -> None:
     with open_store(tmp_path / "store") as store:
         assert store.put_columns(pa.table({"topic": pa.array([], pa.string())})).msg_num == 0
