@@ -14,8 +14,16 @@ from logdex.errors import UsageError
 from logdex.layout.rocketmq import BLANK, SYS_FLAG_TRANSACTION_MASK
 from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.options import never
-from logdex.rocketmq.message_store.put.encode import PROPERTIES_SIZE_BYTES_MAX, Encoded, Encoder
-from logdex.rocketmq.message_store.put.message import Message, PutMessageResult, PutMessageStatus, Text, require_message
+from logdex.rocketmq.message_store.put.encode import PROPERTIES_SIZE_BYTES_MAX, Encoded, Encoder, properties_exceed
+from logdex.rocketmq.message_store.put.message import (
+    Message,
+    PutMessageResult,
+    PutMessageStatus,
+    Refusal,
+    Text,
+    illegal,
+    require_message,
+)
 
 _BATCH_ITEM_SIZE_BYTES = 22
 """The bytes of a message in a client's batch beside body and properties."""
@@ -29,13 +37,13 @@ def put_message(core: StoreCore, encoder: Encoder, message: Message) -> PutMessa
     """
     message = require_message(message)
     found = put_refusal(core, encoder, message.topic, message.body)
-    if isinstance(found, PutMessageStatus):
-        return PutMessageResult(found)
+    if isinstance(found, Refusal):
+        return found.result
     now_ms = core.clock_ms()
     queue_id = queue_of(core, found, message.queue_id, now_ms)
     encoded = encoder.encode(message, found, queue_id, now_ms)
-    if isinstance(encoded, PutMessageStatus):
-        return PutMessageResult(encoded)
+    if isinstance(encoded, Refusal):
+        return encoded.result
     return put_encoded(core, encoded, message.wait_store_msg_ok)
 
 
@@ -50,16 +58,18 @@ def put_encoded(core: StoreCore, encoded: Encoded, waits: bool) -> PutMessageRes
     return acknowledged(core, result, ticket, waits)
 
 
-def put_refusal(core: StoreCore, encoder: Encoder, topic: Text, body: object) -> bytes | PutMessageStatus:
+def put_refusal(core: StoreCore, encoder: Encoder, topic: Text, body: object) -> bytes | Refusal:
     """The checks before a message is looked at as a whole. Returns the topic's bytes, or why the
     message is refused."""
     if not core.takes_puts:
-        return PutMessageStatus.SERVICE_NOT_AVAILABLE
+        return Refusal(PutMessageStatus.SERVICE_NOT_AVAILABLE)
     known = encoder.topic_of(topic)
-    if known is None or body is None:
-        return PutMessageStatus.MESSAGE_ILLEGAL
+    if known is None:
+        return encoder.topic_too_long(topic)
+    if body is None:
+        return illegal("the body is None: give b'' for none")
     is_busy = core.options.page_cache_busy
-    return known if is_busy is never or not is_busy() else PutMessageStatus.OS_PAGE_CACHE_BUSY
+    return known if is_busy is never or not is_busy() else Refusal(PutMessageStatus.OS_PAGE_CACHE_BUSY)
 
 
 def queue_of(core: StoreCore, topic: bytes, queue_id: int | None, now_ms: int) -> int:
@@ -75,8 +85,8 @@ def append_encoded(core: StoreCore, encoded: Encoded, write: Callable[[bytes], N
     light: dict[tuple[bytes, int], int] = {}
     if encoded.light is not None:
         numbered = _with_places(core, encoded, light)
-        if isinstance(numbered, PutMessageStatus):
-            return PutMessageResult(numbered)
+        if isinstance(numbered, Refusal):
+            return numbered.result
         encoded = numbered
     if not core.make_room(encoded.size_bytes):
         return PutMessageResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
@@ -91,13 +101,11 @@ def append_encoded(core: StoreCore, encoded: Encoded, write: Callable[[bytes], N
         core.queue_offsets[key] = queue_offset + 1
     core.last_timestamp_ms = now_ms
     core.stats.puts += 1
-    place = (at, queue_offset, encoded.size_bytes, now_ms, *key, encoded.store_host, 1, ())
+    place = (at, queue_offset, encoded.size_bytes, now_ms, *key, encoded.store_host, 1, (), "")
     return tuple.__new__(PutMessageResult, (PutMessageStatus.PUT_OK, *place))
 
 
-def _with_places(
-    core: StoreCore, encoded: Encoded, following: dict[tuple[bytes, int], int]
-) -> Encoded | PutMessageStatus:
+def _with_places(core: StoreCore, encoded: Encoded, following: dict[tuple[bytes, int], int]) -> Encoded | Refusal:
     """The message with its places in light queues, or why it is refused with them. `following` has
     the next offsets of queues that differ from the store's, and gets those behind the message. Call
     it with the lock held."""
@@ -106,10 +114,12 @@ def _with_places(
     queues = encoded.light.queues
     offsets = [following.get(queue, core.queue_offsets.get(queue, 0)) for queue in queues]
     if len(encoded.light.properties(offsets)) > PROPERTIES_SIZE_BYTES_MAX:
-        return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+        return properties_exceed(len(encoded.light.properties(offsets)))
     numbered = encoded.with_places(offsets)
-    if numbered.size_bytes > core.config.mapped_file_size_commit_log - BLANK.size_bytes:
-        return PutMessageStatus.MESSAGE_ILLEGAL
+    room = core.config.mapped_file_size_commit_log - BLANK.size_bytes
+    if numbered.size_bytes > room:
+        size = f"{numbered.size_bytes:,} bytes with its places in light queues"
+        return illegal(f"the message has {size}, and a file of the CommitLog has room for {room:,}")
     following.update((queue, offset + 1) for queue, offset in zip(queues, offsets, strict=True))
     return numbered
 
@@ -145,17 +155,17 @@ def put_messages(core: StoreCore, encoder: Encoder, messages: Sequence[Message])
     if any(each.topic != first.topic or each.queue_id != first.queue_id for each in messages):
         raise UsageError("the messages of a batch have one topic and one queue", hint="put them one by one")
     found = put_refusal(core, encoder, first.topic, first.body)
-    if isinstance(found, PutMessageStatus):
-        return PutMessageResult(found)
+    if isinstance(found, Refusal):
+        return found.result
     if any(each.sys_flag & SYS_FLAG_TRANSACTION_MASK or each.delay_level > 0 for each in messages):
-        return PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL)
+        return illegal("a batch has no transactional and no delayed messages").result
     now_ms = core.clock_ms()
     queue_id = queue_of(core, found, first.queue_id, now_ms)
     batch: list[Encoded] = []
     for each in messages:
         encoded = encoder.encode(replace(each, prepared_transaction_offset=0), found, queue_id, now_ms)
-        if isinstance(encoded, PutMessageStatus):
-            return PutMessageResult(encoded)
+        if isinstance(encoded, Refusal):
+            return encoded.result
         batch.append(encoded)
     waits = all(each.wait_store_msg_ok for each in messages)
     with core.lock:
@@ -179,12 +189,13 @@ def _append_batch(
     light: dict[tuple[bytes, int], int] = {}
     for place, encoded in enumerate(batch):
         numbered = _with_places(core, encoded, light)
-        if isinstance(numbered, PutMessageStatus):
-            return PutMessageResult(numbered)
+        if isinstance(numbered, Refusal):
+            return numbered.result
         batch[place] = numbered
     total = sum(encoded.size_bytes for encoded in batch)
-    if not encoder.admits_batch(total, sum(_size_in_batch(encoded) for encoded in batch)):
-        return PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL)
+    sent = sum(_size_in_batch(encoded) for encoded in batch)
+    if not encoder.admits_batch(total, sent):
+        return encoder.batch_too_large(total, sent).result
     if not core.make_room(total):
         return PutMessageResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
     now_ms, begin = core.clock_ms(), core.log.next_offset

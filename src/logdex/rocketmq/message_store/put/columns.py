@@ -18,9 +18,9 @@ from logdex.rocketmq.message import properties as props
 from logdex.rocketmq.message.stored_message import head_struct
 from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.put.append import acknowledged
-from logdex.rocketmq.message_store.put.encode import PROPERTIES_SIZE_BYTES_MAX, Encoded, Encoder
+from logdex.rocketmq.message_store.put.encode import PROPERTIES_SIZE_BYTES_MAX, Encoded, Encoder, properties_exceed
 from logdex.rocketmq.message_store.put.light_rows import RowPuts, encoded_rows, has_light_queues
-from logdex.rocketmq.message_store.put.message import PutMessageResult, PutMessageStatus
+from logdex.rocketmq.message_store.put.message import PutMessageResult, PutMessageStatus, Refusal, illegal
 from logdex.rocketmq.message_store.put.table_columns import (
     NOTHING,
     Bytes,
@@ -73,8 +73,8 @@ def put_columns(core: StoreCore, encoder: Encoder, table: pa.Table | pa.RecordBa
     if not table.num_rows:
         return PutMessageResult(PutMessageStatus.PUT_OK)
     prepared = _prepare(core, encoder, table)
-    if isinstance(prepared, PutMessageStatus):
-        return PutMessageResult(prepared)
+    if isinstance(prepared, Refusal):
+        return prepared.result
     with core.lock:
         if core.closing or core.group_commit.failed is not None:
             return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
@@ -88,9 +88,7 @@ def put_columns(core: StoreCore, encoder: Encoder, table: pa.Table | pa.RecordBa
 
 
 # -- checking ------------------------------------------------------------------------------------
-def _prepare(
-    core: StoreCore, encoder: Encoder, table: pa.Table | pa.RecordBatch
-) -> Prepared | list[Encoded] | PutMessageStatus:
+def _prepare(core: StoreCore, encoder: Encoder, table: pa.Table | pa.RecordBatch) -> Prepared | list[Encoded] | Refusal:
     """Checks all rows as single puts are checked, before anything is written. Returns messages if
     some are for light queues."""
     names = table.schema.names
@@ -99,8 +97,8 @@ def _prepare(
         raise UsageError("a column topic is missing")
     now_ms, count = core.clock_ms(), table.num_rows
     found = _topics(core, encoder, table, now_ms)
-    if found is None:
-        return PutMessageStatus.MESSAGE_ILLEGAL
+    if isinstance(found, Refusal):
+        return found
     topics, topic_of = found
     queue_of = _queues(core, table, topics, topic_of)
     born = np.full(count, now_ms, np.int64)
@@ -117,31 +115,34 @@ def _prepare(
     for piece in properties:
         properties_sizes += len(piece) if isinstance(piece, bytes) else piece.sizes
     if int(properties_sizes.max()) > PROPERTIES_SIZE_BYTES_MAX:
-        return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+        return properties_exceed(int(properties_sizes.max()))
     topic_sizes = np.array([len(topic) + 1 + encoder.is_long(topic) for topic in topics], np.int64)
     head = head_struct(encoder.host_flags).size
     cut = np.minimum(properties_sizes, 0 if core.config.dialect.separator_at_end else 1)
     sizes = head + body.sizes + topic_sizes[topic_of] + 2 + properties_sizes - cut
     if not encoder.admits(int(body.sizes.max()), int(sizes.max())):
-        return PutMessageStatus.MESSAGE_ILLEGAL
+        row = next(row for row in range(count) if not encoder.admits(int(body.sizes[row]), int(sizes[row])))
+        return encoder.too_large(int(body.sizes[row]), int(sizes[row]))
     born = np.ascontiguousarray(born, np.int64)
     return Prepared(body, properties, born, queue, queues, topics, sizes)
 
 
 def _topics(
     core: StoreCore, encoder: Encoder, table: pa.Table | pa.RecordBatch, now_ms: int
-) -> tuple[list[bytes], Int64s] | None:
-    """The topics, which are created if they are new, and of each row the number of its topic. None
-    if a row has none, or one that is too long."""
+) -> tuple[list[bytes], Int64s] | Refusal:
+    """The topics, which are created if they are new, and of each row the number of its topic.
+    Refuses a row without a topic, or with one that is too long."""
     column = numbered_texts(table, "topic")
     topics: list[bytes] = []
     for text in column.dictionary.to_pylist():
         topic = None if text is None else encoder.topic_of(text)
         if topic is None:
-            return None
+            return illegal("a row has no topic") if text is None else encoder.topic_too_long(text)
         core.topics.require(topic, None, now_ms)
         topics.append(topic)
-    return None if column.null_count else (topics, column.indices.to_numpy(zero_copy_only=False).astype(np.int64))
+    if column.null_count:
+        return illegal("a row has no topic")
+    return topics, column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 def _numbered(topic_of: Int64s, queue_of: Int64s) -> tuple[list[tuple[int, int]], Int32s]:

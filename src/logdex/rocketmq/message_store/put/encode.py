@@ -35,7 +35,7 @@ from logdex.rocketmq.message.stored_message import encode_rest, head_struct
 from logdex.rocketmq.message.tags_code import SCHEDULE_TOPIC_NAME
 from logdex.rocketmq.message_store.options import StoreOptions
 from logdex.rocketmq.message_store.put.light_places import LightPlaces, light_places, reserve_places
-from logdex.rocketmq.message_store.put.message import Message, PutMessageStatus, Text
+from logdex.rocketmq.message_store.put.message import Message, PutMessageStatus, Refusal, Text, illegal
 from logdex.rocketmq.message_store.put.unique_keys import UniqueKeys
 from logdex.rocketmq.settings.store_config import StoreConfig
 
@@ -171,22 +171,22 @@ class Encoder:
         return raw if self._dialect.separator_at_end or not raw else raw + props.PROPERTY_SEPARATOR
 
     # -- messages ---------------------------------------------------------------------------------
-    def encode(self, message: Message, topic: bytes, queue_id: int, now_ms: int) -> Encoded | PutMessageStatus:
+    def encode(self, message: Message, topic: bytes, queue_id: int, now_ms: int) -> Encoded | Refusal:
         """Returns the message's bytes, or why the engine refuses it. Raises `UsageError` for what
         no message can have."""
         sys_flag = message.sys_flag
         if sys_flag & SYS_FLAG_INNER_BATCH:
-            return PutMessageStatus.MESSAGE_ILLEGAL
+            return illegal(f"sys_flag {sys_flag} has the bit of an inner batch, {SYS_FLAG_INNER_BATCH}")
         light = None
         if message.properties or message.delay_level:
             special = self._special(message, topic, queue_id, now_ms)
-            if isinstance(special, PutMessageStatus):
+            if isinstance(special, Refusal):
                 return special
             topic, queue_id, raw, light = special
         else:
             raw = self._usual_properties(message, now_ms)
         if len(raw) > PROPERTIES_SIZE_BYTES_MAX:
-            return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+            return properties_exceed(len(raw))
         body = message.body
         magic = MESSAGE_MAGIC_V2 if len(topic) > _TOPIC_SIZE_MAX_V1 else MESSAGE_MAGIC_V1
         born_host, store_host = self.packed_born_host, self.store_host
@@ -204,7 +204,7 @@ class Encoder:
         head = head_struct(sys_flag)
         size = head.size + len(rest)
         if not self.admits(len(body), size):
-            return PutMessageStatus.MESSAGE_ILLEGAL
+            return self.too_large(len(body), size)
         fields = (
             topic,
             queue_id,
@@ -228,18 +228,18 @@ class Encoder:
 
     def _special(
         self, message: Message, topic: bytes, queue_id: int, now_ms: int
-    ) -> tuple[bytes, int, bytes, LightPlaces | None] | PutMessageStatus:
+    ) -> tuple[bytes, int, bytes, LightPlaces | None] | Refusal:
         """The topic, queue, properties and light queues of a message that has properties of its own
         or is for later delivery."""
         pairs = self.pairs(message, now_ms)
         if _INNER_NUM in pairs:
-            return PutMessageStatus.MESSAGE_ILLEGAL
+            return illegal("the message has the property of an inner batch, INNER_NUM")
         light: tuple[tuple[bytes, int], ...] = ()
         if message.sys_flag & SYS_FLAG_TRANSACTION_MASK not in (SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK):
             if message.delay_level > 0:
                 topic, queue_id = self._delay(message.delay_level, topic, queue_id, pairs)
             elif self._dialect.has_timer and _is_timed(pairs):
-                return PutMessageStatus.WHEEL_TIMER_NOT_ENABLE
+                return Refusal(PutMessageStatus.WHEEL_TIMER_NOT_ENABLE)
             if props.MULTI_DISPATCH in pairs:
                 light = reserve_places(pairs, topic, queue_id)
         raw = self._properties(pairs)
@@ -250,6 +250,34 @@ class Encoder:
         if body_size_bytes > self._message_size_max or size_bytes > self._room:
             return False
         return size_bytes <= self._message_size_max + _ENCODER_ROOM_BYTES
+
+    def too_large(self, body_size_bytes: int, size_bytes: int) -> Refusal:
+        """Why a message is not admitted."""
+        if body_size_bytes > self._message_size_max:
+            return illegal(
+                f"the body has {body_size_bytes:,} bytes, and max_message_size is {self._message_size_max:,}"
+            )
+        if size_bytes > self._room:
+            return illegal(
+                f"the message has {size_bytes:,} bytes, and a file of the CommitLog has room for {self._room:,}"
+            )
+        return illegal(
+            f"the message has {size_bytes:,} bytes, and max_message_size, {self._message_size_max:,}, "
+            f"leaves {self._message_size_max + _ENCODER_ROOM_BYTES:,}"
+        )
+
+    def batch_too_large(self, size_bytes: int, sent_size_bytes: int) -> Refusal:
+        """Why a batch is not admitted."""
+        if sent_size_bytes > self._message_size_max:
+            return illegal(
+                f"the batch has {sent_size_bytes:,} bytes, and max_message_size is {self._message_size_max:,}"
+            )
+        return illegal(f"the batch has {size_bytes:,} bytes, and a file of the CommitLog has room for {self._room:,}")
+
+    def topic_too_long(self, topic: Text) -> Refusal:
+        """Why a topic is refused that `topic_of` returns None for."""
+        most = _TOPIC_SIZE_MAX if self._dialect.long_topics else _TOPIC_SIZE_MAX_V1
+        return illegal(f"the topic has {len(to_bytes(topic))} bytes, and {most} are stored at most")
 
     def admits_batch(self, size_bytes: int, sent_size_bytes: int) -> bool:
         """Whether a batch can be stored: `size_bytes` in the log, `sent_size_bytes` as a client
@@ -320,6 +348,12 @@ class Encoder:
                 hint="leave such characters out, or put the value into the body",
             )
         return raw if self._dialect.separator_at_end else raw[:-1]
+
+
+def properties_exceed(size_bytes: int) -> Refusal:
+    """Refuses a message with properties of this size."""
+    reason = f"the properties, with keys and tags, have {size_bytes:,} bytes, and {PROPERTIES_SIZE_BYTES_MAX:,} at most"
+    return Refusal(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, f"{reason} are stored")
 
 
 def _joined(keys: Text | Iterable[Text]) -> bytes:

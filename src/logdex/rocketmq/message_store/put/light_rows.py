@@ -12,7 +12,7 @@ from logdex.rocketmq.message import properties as props
 from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.put.append import append_encoded
 from logdex.rocketmq.message_store.put.encode import Encoded, Encoder
-from logdex.rocketmq.message_store.put.message import Message, PutMessageResult, PutMessageStatus
+from logdex.rocketmq.message_store.put.message import Message, PutMessageResult, Refusal
 
 
 def has_light_queues(properties: Any) -> bool:
@@ -25,7 +25,7 @@ def has_light_queues(properties: Any) -> bool:
 
 def encoded_rows(
     encoder: Encoder, table: pa.Table | pa.RecordBatch, topics: list[bytes], queue_ids: list[int], now_ms: int
-) -> list[Encoded] | PutMessageStatus:
+) -> list[Encoded] | Refusal:
     """The rows as messages, with the topic and queue of each; or why the first that cannot be put
     is refused."""
     names, found = set(table.schema.names), list[Encoded]()
@@ -45,7 +45,7 @@ def encoded_rows(
             born_timestamp_ms=values.get("born_timestamp_ms"),
         )
         encoded = encoder.encode(message, topic, queue_id, now_ms)
-        if isinstance(encoded, PutMessageStatus):
+        if isinstance(encoded, Refusal):
             return encoded
         found.append(encoded)
     return found

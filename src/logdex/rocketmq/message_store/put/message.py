@@ -150,15 +150,23 @@ _REMARKS = {
         "was forked from the one that opened it"
     ),
     PutMessageStatus.CREATE_MAPPED_FILE_FAILED: "the next CommitLog file cannot be made",
-    PutMessageStatus.MESSAGE_ILLEGAL: (
-        "the topic has more than 127 bytes (255 in stores that have longer ones), the body is None, the body or the "
-        "message is longer than max_message_size or than a CommitLog file, the message has the flag or the property of "
-        "an inner batch, or a batch has transactional or delayed messages"
-    ),
+    PutMessageStatus.MESSAGE_ILLEGAL: "no store can hold such a message",
     PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: "the properties, with keys and tags, have more than 32,767 bytes",
     PutMessageStatus.OS_PAGE_CACHE_BUSY: "page_cache_busy says that the machine cannot take more now",
     PutMessageStatus.WHEEL_TIMER_NOT_ENABLE: "the message is for a time, and this store has no timer wheel",
 }
+
+
+class Refusal(NamedTuple):
+    """Why a message is not put: the engine's status, and where that has several reasons, which."""
+
+    status: PutMessageStatus
+    reason: str = ""
+
+    @property
+    def result(self) -> PutMessageResult:
+        """The outcome of the put."""
+        return PutMessageResult(self.status, reason=self.reason)
 
 
 class PutMessageResult(NamedTuple):
@@ -176,6 +184,8 @@ class PutMessageResult(NamedTuple):
     msg_num: int = 0
     offsets: tuple[int, ...] = ()
     """The physical offsets of a batch's messages."""
+    reason: str = ""
+    """Why nothing was stored, if the status has several reasons; see `remark`."""
 
     @property
     def is_stored(self) -> bool:
@@ -184,9 +194,9 @@ class PutMessageResult(NamedTuple):
 
     @property
     def remark(self) -> str:
-        """What the status means in this store, in words; empty for PUT_OK and for statuses that
-        only a broker returns."""
-        return _REMARKS.get(self.status, "")
+        """What the status means in this store, in words, with the size and the limit where
+        something is too large; empty for PUT_OK and for statuses that only a broker returns."""
+        return self.reason or _REMARKS.get(self.status, "")
 
     @property
     def msg_id(self) -> str | None:
@@ -195,3 +205,8 @@ class PutMessageResult(NamedTuple):
         if self.store_host is None:
             return None
         return ",".join(str(MessageId(self.store_host, at)) for at in self.offsets or (self.physical_offset,))
+
+
+def illegal(reason: str) -> Refusal:
+    """Refuses a message that no store holds."""
+    return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)

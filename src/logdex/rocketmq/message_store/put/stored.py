@@ -18,9 +18,16 @@ from logdex.rocketmq.message import properties as props
 from logdex.rocketmq.message.stored_message import StoredMessage, encode_rest, head_struct
 from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.put.append import put_encoded, put_refusal
-from logdex.rocketmq.message_store.put.encode import PROPERTIES_SIZE_BYTES_MAX, Encoded, Encoder, Pairs, with_host_flags
+from logdex.rocketmq.message_store.put.encode import (
+    PROPERTIES_SIZE_BYTES_MAX,
+    Encoded,
+    Encoder,
+    Pairs,
+    properties_exceed,
+    with_host_flags,
+)
 from logdex.rocketmq.message_store.put.light_places import light_places, reserve_places
-from logdex.rocketmq.message_store.put.message import PutMessageResult, PutMessageStatus
+from logdex.rocketmq.message_store.put.message import PutMessageResult, Refusal, illegal
 from logdex.rocketmq.settings.dialect import Dialect
 
 
@@ -68,9 +75,9 @@ def put_stored(
     try:
         refused = put_refusal(core, encoder, topic, message.body)
     except UsageError:  # the topic cannot name a folder
-        refused = PutMessageStatus.MESSAGE_ILLEGAL
-    if isinstance(refused, PutMessageStatus):
-        return PutMessageResult(refused)
+        refused = illegal(f"the topic {topic!r} cannot name a folder")
+    if isinstance(refused, Refusal):
+        return refused.result
     queues: tuple[tuple[bytes, int], ...] = ()
     if props.MULTI_DISPATCH in pairs:
         pairs = {name: value for name, value in pairs.items() if name != props.MULTI_QUEUE_OFFSET}
@@ -79,14 +86,14 @@ def put_stored(
     dialect = core.config.dialect
     raw = stored_form(pairs, dialect, dialect.property_map_capacity if map_capacity is None else map_capacity)
     if len(raw) > PROPERTIES_SIZE_BYTES_MAX:
-        return PutMessageResult(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
+        return properties_exceed(len(raw)).result
     magic = MESSAGE_MAGIC_V2 if encoder.is_long(topic) else MESSAGE_MAGIC_V1
     born_host, store_host = message.born_host.pack(), message.store_host.pack()
     sys_flag = with_host_flags(sys_flag, born_host, store_host)
     head, rest = head_struct(sys_flag), encode_rest(magic, message.body, topic, raw)
     size = head.size + len(rest)
     if not encoder.admits(len(message.body), size):
-        return PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL)
+        return encoder.too_large(len(message.body), size).result
     encoded = Encoded(
         topic=topic,
         queue_id=queue_id,

@@ -26,7 +26,14 @@ from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.derived.queues import LiveQueues
 from logdex.rocketmq.message_store.put.append import acknowledged, put_encoded, put_refusal, queue_of
 from logdex.rocketmq.message_store.put.encode import Encoder
-from logdex.rocketmq.message_store.put.message import Message, PutMessageResult, PutMessageStatus, Text, require_message
+from logdex.rocketmq.message_store.put.message import (
+    Message,
+    PutMessageResult,
+    PutMessageStatus,
+    Refusal,
+    Text,
+    require_message,
+)
 from logdex.rocketmq.message_store.put.stored import properties_of, put_stored, real_place
 from logdex.rocketmq.read.get_message import QueueView, get_message
 
@@ -66,8 +73,8 @@ class TransactionService:
         if message.delay_level > 0:
             raise UsageError("a half message has no delay level", hint="leave delay_level out")
         topic = put_refusal(core, encoder, message.topic, message.body)
-        if isinstance(topic, PutMessageStatus):
-            return PutMessageResult(topic)
+        if isinstance(topic, Refusal):
+            return topic.result
         now_ms = core.clock_ms()
         queue_id = queue_of(core, topic, message.queue_id, now_ms)
         pairs = encoder.pairs(message, now_ms)
@@ -79,8 +86,8 @@ class TransactionService:
         half = replace(message, topic=HALF_TOPIC_NAME, tags=None, keys=(), properties=pairs, sys_flag=sys_flag)
         self._require_topic(HALF_TOPIC_NAME, now_ms)
         encoded = encoder.encode(half, HALF_TOPIC_NAME, 0, now_ms)
-        if isinstance(encoded, PutMessageStatus):
-            return PutMessageResult(encoded)
+        if isinstance(encoded, Refusal):
+            return encoded.result
         return put_encoded(core, encoded, message.wait_store_msg_ok)
 
     def _require_topic(self, topic: bytes, now_ms: int) -> None:

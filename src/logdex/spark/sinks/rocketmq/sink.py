@@ -115,11 +115,11 @@ class StoreDestination:
         """Puts all rows or none."""
         if not len(rows):
             return
-        status = self._store.put_columns(rows).status
+        result = self._store.put_columns(rows)
+        status = result.status
         if status in (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED):
             raise UsageError(
-                f"{self._store.path}: a row is no message that the store takes ({status.name})",
-                hint="look at the sizes of topics, bodies and properties",
+                f"{self._store.path}: a row is no message that the store takes ({status.name}): {result.remark}"
             )
         if status is not PutMessageStatus.PUT_OK:
             raise LogFailedError(f"the store takes no messages now ({status.name})", path=self._store.path)

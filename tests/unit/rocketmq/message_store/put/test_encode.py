@@ -6,6 +6,7 @@ from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from logdex.errors import UsageError
@@ -40,6 +41,38 @@ def test_the_engines_checks(message: Message, status: PutMessageStatus, tmp_path
         assert put.is_stored == (status is PutMessageStatus.PUT_OK)
         assert bool(put.remark) == (not put.is_stored)
         assert store.max_phy_offset == put.size_bytes
+
+
+REASONS: list[tuple[Message, str]] = [
+    (Message("t" * 300), "the topic has 300 bytes, and 255 are stored at most"),
+    (Message("orders", None), "the body is None: give b'' for none"),  # type: ignore[arg-type]
+    (Message("orders", bytes(1001)), "the body has 1,001 bytes, and max_message_size is 1,000"),
+    (
+        Message("orders", properties={"a": "x" * 40_000}),
+        "the properties, with keys and tags, have 40,003 bytes, and 32,767 at most are stored",
+    ),
+    (Message("orders", properties={"INNER_NUM": "3"}), "the message has the property of an inner batch, INNER_NUM"),
+    (Message("orders", sys_flag=0x80), "sys_flag 128 has the bit of an inner batch, 128"),
+]
+
+
+@pytest.mark.parametrize(("message", "reason"), REASONS)
+def test_the_one_reason_is_told(message: Message, reason: str, tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", max_message_size=1000, **LARGE) as store:
+        for put in (store.put_message, lambda each: store.put_messages([each])):
+            assert put(message).remark == reason
+        rows = {"topic": [message.topic], "body": [message.body]}
+        if message.body is not None and not message.properties and not message.sys_flag:
+            assert store.put_columns(pa.table(rows)).remark == reason
+        assert store.put_columns(pa.table({"topic": ["a", None]})).remark == "a row has no topic"
+        batch = [Message("orders", bytes(400), queue_id=0)] * 3
+        assert store.put_messages(batch).remark == "the batch has 1,266 bytes, and max_message_size is 1,000"
+        batch[1] = Message("orders", queue_id=0, delay_level=1)
+        assert store.put_messages(batch).remark == "a batch has no transactional and no delayed messages"
+    small: dict[str, Any] = {**LARGE, "mapped_file_size_commit_log": 4096}
+    with open_store(tmp_path / "small", **small) as store:
+        told = "the message has 4,101 bytes, and a file of the CommitLog has room for 4,088"
+        assert store.put_message(Message("orders", bytes(4004))).remark == told
 
 
 @pytest.mark.parametrize(
