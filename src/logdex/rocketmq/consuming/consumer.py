@@ -69,8 +69,15 @@ class Consumer:
             raise UsageError(f"mode is {mode!r}", hint="use 'clustering' or 'broadcasting'")
         if start not in ("first", "last"):
             raise UsageError(f"start is {start!r}", hint="use 'first' or 'last'; reset_to_time seeks a time")
-        if (mode == "broadcasting") != (offset_store is not None):
-            raise UsageError("an offset_store goes with mode='broadcasting'", hint="LocalFileOffsetStore(path)")
+        if mode == "broadcasting" and offset_store is None:
+            raise UsageError(
+                "mode='broadcasting' needs an offset_store, the file in which this consumer keeps its offsets",
+                hint="offset_store=LocalFileOffsetStore(path)",
+            )
+        if mode == "clustering" and offset_store is not None:
+            raise UsageError(
+                "with an offset_store, a consumer reads all queues by itself", hint="give mode='broadcasting' too"
+            )
         self.group, self.topic, self.mode = checked_group(group), to_bytes(topic), mode
         self._tags = None if tags is None else to_bytes(tags)
         TagFilter.parse(self._tags)

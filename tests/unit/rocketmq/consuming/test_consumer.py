@@ -215,7 +215,8 @@ def test_damage_is_told_and_can_be_left_behind(tmp_path: Path) -> None:
         ({"group": None}, "the group None has no valid name"),
         ({"mode": "all"}, "mode"),
         ({"start": "middle"}, "start"),
-        ({"mode": "broadcasting"}, "offset_store"),
+        ({"mode": "broadcasting"}, r"needs an offset_store, .*offset_store=LocalFileOffsetStore"),
+        ({"offset_store": LocalFileOffsetStore("offsets.json")}, "give mode='broadcasting' too"),
         ({"tags": "||"}, "tag"),
     ],
 )
