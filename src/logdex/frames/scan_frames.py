@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
-from logdex.errors import IncompleteReadWarning
+from logdex.errors import IncompleteReadWarning, UsageError
 from logdex.frames.conditions import Conditions
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ class ScanFrames(ABC):
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
         """Returns some columns (None: all) as Arrow batches, in the given order, of which DuckDB
-        and Polars read the reader as it is. Memory does not depend on the size of the log.
+        and Polars read the reader as it is. Memory does not depend on the size of the log. The
+        timestamps of `to_dataset` can be named, too.
 
         What is not needed for the columns is not read: without the body column, no body, and then
         its CRC is not checked. As all that reads a scan to its end, it warns there with
@@ -59,8 +60,24 @@ class ScanFrames(ABC):
         """
         import pyarrow as pa
 
-        reader = self.arrow_reader(columns)
+        reader = self._reader_with_times(columns)
         return pa.RecordBatchReader.from_batches(reader.schema, telling(reader, [self]))
+
+    def _reader_with_times(self, columns: Sequence[str] | None) -> pa.RecordBatchReader:
+        """Returns what `arrow_reader` does, also of timestamps."""
+        if isinstance(columns, str | bytes):
+            raise UsageError(f"the columns are {columns!r}", hint=f"give a list of names: [{columns!r}]")
+        if columns is None or all(name in self.schema.names for name in columns):
+            return self.arrow_reader(columns)
+        import pyarrow as pa
+
+        from logdex.frames.tables import TimedTable, times_of
+
+        names, times = list(columns), times_of(self.schema)
+        reader = self.arrow_reader([*dict.fromkeys(times.get(name, name) for name in names)])
+        table = TimedTable(_Read(reader))
+        schema = pa.schema([table.schema.field(name) for name in names])
+        return pa.RecordBatchReader.from_batches(schema, table.read(names, Conditions()))
 
     @abstractmethod
     def narrowed(self, conditions: Conditions) -> Self | None:
@@ -144,6 +161,18 @@ class _TellingTable:
         from logdex.frames.tables import TimedTable
 
         return TimedTable(source)
+
+
+class _Read:
+    """What is being read, as a table's source."""
+
+    def __init__(self, reader: pa.RecordBatchReader) -> None:
+        self.schema = reader.schema
+        self._reader = reader
+
+    def batches(self, columns: Sequence[str], conditions: Conditions) -> Iterator[pa.RecordBatch]:
+        """Yields batches."""
+        yield from self._reader
 
 
 class ScanSource:

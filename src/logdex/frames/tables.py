@@ -41,12 +41,18 @@ class Readable(Protocol):
         hold."""
 
 
+def times_of(schema: pa.Schema) -> dict[str, str]:
+    """Returns the names of the timestamps that a table has besides its columns, each with the
+    column in milliseconds that it is made from."""
+    return {name.removesuffix("_ms"): name for name in schema.names if name.endswith(_IN_MS)}
+
+
 class TimedTable:
     """The table of a source, with timestamps."""
 
     def __init__(self, source: Readable) -> None:
         self._source = source
-        self._times = {name.removesuffix("_ms"): name for name in source.schema.names if name.endswith(_IN_MS)}
+        self._times = times_of(source.schema)
         self.schema = pa.schema([*source.schema, *(pa.field(name, TIMESTAMP) for name in self._times)])
 
     def read(self, columns: Sequence[str], conditions: Conditions) -> Iterator[pa.RecordBatch]:

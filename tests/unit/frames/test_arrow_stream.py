@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import logdex
-from logdex.errors import IncompleteReadWarning
+from logdex.errors import IncompleteReadWarning, UsageError
 from logdex.frames.times import TIMESTAMP
 
 
@@ -38,6 +38,27 @@ def test_a_stream_has_all_rows_and_the_times(snapshot: Any) -> None:
         column = found.column(name.removesuffix("_ms"))
         assert column.type == TIMESTAMP
         assert column.cast(pa.int64()).to_pylist() == [each * 1000 for each in found.column(name).to_pylist()]
+
+
+def test_timestamps_can_be_named(snapshot: Any) -> None:
+    rows = pa.table(snapshot.scan())
+    times = [name for name in rows.column_names if name.endswith("timestamp")]
+    assert times
+    for name in times:
+        for names in ([name], [f"{name}_ms", "topic", name], (name, f"{name}_ms")):
+            assert pa.table(snapshot.to_arrow(names)) == rows.select(names)
+            some = snapshot.scan(limit=3).to_arrow(names).read_all()
+            assert some.to_pylist() == rows.select(names).slice(0, 3).to_pylist()
+        assert snapshot.scan().to_polars([name]).columns == [name]
+        assert list(snapshot.scan().to_pandas([name])) == [name]
+    with pytest.raises(UsageError, match="no column 'times'"):
+        snapshot.scan().to_arrow([times[0], "times"])
+
+
+@pytest.mark.parametrize("way", ["to_arrow", "to_pandas", "to_polars"])
+def test_columns_are_a_list(snapshot: Any, way: str) -> None:
+    with pytest.raises(UsageError, match=r"the columns are 'topic' .give a list of names: \['topic'\]"):
+        getattr(snapshot.scan(), way)("topic")
 
 
 def test_others_read_a_scan_as_it_is(snapshot: Any) -> None:
