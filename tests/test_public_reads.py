@@ -143,7 +143,7 @@ def test_questions_that_cannot_be_meant(opened: Any) -> None:
     if not isinstance(opened, StoreSnapshot):
         with pytest.raises(UsageError, match=r"unknown option of scan: limt .did you mean limit"):
             opened.scan(limt=5)
-    if isinstance(opened, LogDirSnapshot | MessageStore):
+    if type(opened) in (LogDirSnapshot, MessageStore):
         with pytest.raises(UsageError, match=r"unknown option of scan: topik .did you mean topic"):
             opened.scan(topik="orders")
     for wrong in (0, -1, "3"):
