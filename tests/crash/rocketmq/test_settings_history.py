@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from logdex.testing import FaultEnv
+from tests.crash.rocketmq.commits import Commits
 from tests.crash.rocketmq.store_runs import FIRST_ACTIONS, WITH_RETENTION, Model, check_left, sizes_of
 from tests.crash.rocketmq.test_store_power_cuts import a_fault, run_until_stopped
 
@@ -25,9 +26,10 @@ def changed(sizes: dict[str, Any], chance: random.Random) -> dict[str, Any]:
     return sizes | {"rocketmq_version": chance.choice(VERSIONS[at:]), "message_delay_level": levels}
 
 
-def removed(store: Path, sizes: dict[str, Any], chance: random.Random) -> dict[str, Any]:
-    """The settings after an operator removed derived files, so that files of other sizes are
-    made."""
+def removed(store: Path, sizes: dict[str, Any], model: Model, chance: random.Random) -> dict[str, Any]:
+    """The settings after an operator removed derived files, so that files of other sizes are made.
+    Queues whose messages have expired begin anew then, so the offsets of groups are removed,
+    too."""
     anew = sizes_of(chance)
     for name, settings in (
         ("index", ("max_hash_slot_num", "max_index_num")),
@@ -35,6 +37,10 @@ def removed(store: Path, sizes: dict[str, Any], chance: random.Random) -> dict[s
     ):
         if chance.random() < 0.2 and store.exists():
             shutil.rmtree(store / name, ignore_errors=True)
+            if name == "consumequeue" and model.expired:
+                for path in (store / "config").glob("consumerOffset.json*"):
+                    path.unlink()
+                model.commits = Commits()
             sizes = sizes | {setting: anew[setting] for setting in settings}
     return sizes
 
@@ -55,7 +61,7 @@ def live(folder: Path, seed: int) -> None:
         env.release()
         place = folder / str(number)
         env.survivor(str(place), seed)
-        sizes = removed(place / "store", sizes, chance)
+        sizes = removed(place / "store", sizes, model, chance)
         if chance.random() < 0.5:
             check_left(place / "store", sizes, model, chance)
             sizes = changed(sizes, chance)
