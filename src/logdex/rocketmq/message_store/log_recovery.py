@@ -81,15 +81,15 @@ def clean_end(log: CommitLog, known: Iterable[int], config: StoreConfig, env: En
 
 
 def unclean_end(
-    log: CommitLog, kept: KeptWindows, root: str, flushed_ms: int, config: StoreConfig, env: Env
+    log: CommitLog, kept: KeptWindows, root: str, checkpoint: StoreCheckpoint, config: StoreConfig, env: Env
 ) -> tuple[LogEnd | None, int, int]:
     """(the end of a log after an unclean end, the offset there, the store time of its last message
     or 0), by a scan from `kept.start` on, whose first windows are kept.
 
     The log ends at the first message that is not whole. The CRC covers the body alone, so a message
     whose topic or properties are zeros from a page's start on is not whole either: the end is None
-    then. Raises `CorruptError` if messages follow in a later file, or in the same one with a store
-    time before `flushed_ms`, up to which all messages were on disk: no power cut leaves that.
+    then. Raises `CorruptError` if messages follow in a later file, or one in the same file that the
+    checkpoint knows to be on disk: no power cut leaves that.
     """
     scanner, last_ms = Scanner(config, env=env, nobody_writes=True, table=kept.table), 0
     end: LogEnd | None = None
@@ -115,10 +115,18 @@ def unclean_end(
         raise _damaged(file, offset, f"in {newest.path}")
     if end is not None and not end.is_clean and end.path == file.path:
         position = position_behind(file, end, root, config, env)
-        following = None if position is None else readable(log, file.start_offset + position)
-        if following is not None and following.store_timestamp_ms < flushed_ms:
+        if position is not None and _was_flushed(log, file.start_offset + position, checkpoint):
             raise _damaged(file, offset, f"at byte {position}")
     return end, offset, last_ms
+
+
+def _was_flushed(log: CommitLog, offset: int, checkpoint: StoreCheckpoint) -> bool:
+    """Whether the message at an offset was on disk: by the checkpoint's offset, which
+    `MessageStore` keeps, or by its time, which a clock that goes back makes less sure."""
+    if checkpoint.logics_physical_offset:
+        return offset < checkpoint.logics_physical_offset
+    message = readable(log, offset)
+    return message is not None and message.store_timestamp_ms < checkpoint.physic_msg_timestamp_ms
 
 
 def _damaged(file: CommitLogFile, offset: int, where: str) -> CorruptError:

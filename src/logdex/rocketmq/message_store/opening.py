@@ -223,16 +223,16 @@ class _Opening:
         queues_from = end_offset
         if not is_clean:
             self._kept = KeptWindows(scan_start(log, checkpoint.values))
-            flushed_ms = checkpoint.values.physic_msg_timestamp_ms
-            stop, end_offset, last_ms = unclean_end(log, self._kept, self.paths.root, flushed_ms, self.config, self.env)
+            how = checkpoint.values, self.config, self.env
+            stop, end_offset, last_ms = unclean_end(log, self._kept, self.paths.root, *how)
             queues_from = self._kept.start
             if stop is None or not stop.is_clean:
                 self.report.cut_reason = "a torn message" if stop is None else stop.reason
         damaged = [queue for queue in found_queues if is_damaged(queue)]
         closed = ClosedState.read(self.paths.root, log, end_offset, self.env)
         is_missing = bool(damaged) or not found_queues or self._have_lost(found_queues, log, closed)
-        how = self._is_deleted(), self.config, self.env
-        if is_missing or (is_clean and lacks_entries(found_queues, log, end_offset, *how)):
+        known = self._is_deleted(), self.config, self.env
+        if is_missing or (is_clean and lacks_entries(found_queues, log, end_offset, *known)):
             queues_from = log.min_offset
         trusted_ms = None if self.report.was_clean else checkpoint.values.index_msg_timestamp_ms
         keyless, indexed = ((), ()) if closed is None else (closed.keyless, closed.indexed)
