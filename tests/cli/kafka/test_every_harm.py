@@ -163,7 +163,8 @@ class Harm:
             if not self.hit:  # cut between two batches: as compaction leaves it
                 whole = [line for line in whole if line not in self.lost]
             prefix = whole[: next((k for k, line in enumerate(whole) if line in self.lost), len(whole))]
-            assert lines == whole[len(whole) - len(lines) :] or lines == prefix[len(prefix) - len(lines) :], told
+            is_told = error is not None and lines == whole[: len(lines)]  # all up to a batch without records, or a file
+            assert is_told or lines in (whole[len(whole) - len(lines) :], prefix[len(prefix) - len(lines) :]), told
         elif not self.is_log and error is None and self.path.name != LOG_START_CHECKPOINT:
             assert lines == whole[len(whole) - len(lines) :] != [], told
 

@@ -175,13 +175,14 @@ class ReadableLog(OpenedLog[Record]):
         self, offset: int | None = None, *, isolation: str = READ_UNCOMMITTED, control: bool = False
     ) -> Iterator[Record]:
         """Yields all records from `offset` (default: the log start offset) to the end as of that
-        moment."""
+        moment. Raises `CorruptError` for a batch that cannot be read, behind the records before
+        it."""
         position = self.log_start_offset if offset is None else offset
         last: RecordBatch | None = None
         size_bytes = 0
         while True:
             with self._view(isolation) as view:
-                batches = log_read.read_batches(view, position, size_bytes, after=last)
+                batches = log_read.read_batches(view, position, size_bytes, after=last, before_damage=True)
                 shown = log_read.visible_batches(view, batches, isolation, control)
             after = batches[-1].last_offset + 1 if batches else position
             for batch in shown:

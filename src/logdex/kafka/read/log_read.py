@@ -57,21 +57,44 @@ class LogView(NamedTuple):
 
 
 def read_batches(
-    view: LogView, offset: int, max_bytes: int, *, after: RecordBatch | None = None, first_bytes_max: int | None = None
+    view: LogView,
+    offset: int,
+    max_bytes: int,
+    *,
+    after: RecordBatch | None = None,
+    first_bytes_max: int | None = None,
+    before_damage: bool = False,
 ) -> list[RecordBatch]:
     """Returns batches from the one that holds `offset` (or the next one) on, with their checksums
     checked. They have at most `max_bytes` together, but the first is returned whatever its size, or
     if it has at most `first_bytes_max`. The first may begin before `offset`; none reaches
     `end_offset`.
 
-    `after` is the batch before `offset`, where reading goes on: what follows must fit it.
+    `after` is the batch before `offset`, where reading goes on: what follows must fit it. With
+    `before_damage`, batches before a damaged one are returned, and the error is raised by the read
+    that begins with it.
     """
     require_longs(offset=offset)
     require_counts(max_bytes=max_bytes)
     view.check_offset(offset)
-    if offset >= view.end_offset:
-        return []
     found: list[RecordBatch] = []
+    if offset < view.end_offset:
+        try:
+            _read_into(found, view, offset, max_bytes, after, first_bytes_max)
+        except CorruptError:
+            if not (found and before_damage):
+                raise
+    return found
+
+
+def _read_into(
+    found: list[RecordBatch],
+    view: LogView,
+    offset: int,
+    max_bytes: int,
+    after: RecordBatch | None,
+    first_bytes_max: int | None,
+) -> None:
     left = max_bytes
     for segment in _segments_from(view, offset if after is None else after.last_offset):
         if segment.base_offset >= view.end_offset or (found and left <= 0):
@@ -94,7 +117,6 @@ def read_batches(
             _check_end(segment, behind)
         if read.position + len(read.data) < segment.size_bytes:
             break  # max_bytes was reached, not the segment's end
-    return found
 
 
 def _place_after(segment: LogSegment, batch: RecordBatch) -> LogOffsetPosition | None:
