@@ -142,15 +142,20 @@ def check_body(body: bytes) -> tuple[str, int]:
 
 def read_newest(store: Path, queue: int) -> None:
     """Reads the newest message of a queue, which is there unless the engine has removed it
-    meanwhile."""
+    meanwhile. An engine that starts after a kill cuts its queues and fills them again."""
     offset = offsets_of(store, queue)[1] - 1
     asked = ("get", store, "--topic", "Plain", "--queue", queue, "--offset", offset, "--json", *FLAGS)
-    got = soak.logdex(*asked, allowed=(0, 2)).splitlines()
-    if len(got) > 1:  # a message, and the end of the answer
-        check_body(b64decode(json.loads(got[0])["body"]))
-    else:
+    first = 0
+    for _ in range(20):
+        got = soak.logdex(*asked, allowed=(0, 2)).splitlines()
+        if len(got) > 1:  # a message, and the end of the answer
+            check_body(b64decode(json.loads(got[0])["body"]))
+            return
         first = offsets_of(store, queue)[0]
-        assert first > offset, f"queue {queue}, which begins with {first}, has no offset {offset}"
+        if first > offset:
+            return
+        time.sleep(1)
+    raise AssertionError(f"queue {queue}, which begins with {first}, has no offset {offset}")
 
 
 def offsets_of(store: Path, queue: int) -> tuple[int, int]:

@@ -55,6 +55,7 @@ def put(
             help="JSON lines, - for stdin.",
             encoding="utf-8",
             errors="surrogateescape",
+            lazy=True,
             show_default=False,
         ),
     ] = None,
