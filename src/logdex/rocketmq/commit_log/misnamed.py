@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from logdex.errors import StoreError, UsageError
+from logdex.io.env import Env
 from logdex.layout.rocketmq import FILE_NAME_DIGITS
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.files.offset_files import OFFSET_MAX
+from logdex.rocketmq.settings.store_config import StoreConfig
 
 
 def stated_start(log: CommitLog, file: CommitLogFile) -> int | None:
@@ -26,15 +28,17 @@ def stated_start(log: CommitLog, file: CommitLogFile) -> int | None:
     return stated if second.physical_offset == stated + message.size_bytes else None
 
 
-def require_right_names(log: CommitLog) -> None:
-    """Raises `UsageError` for a file that has the name of another place than its messages: they
-    would be taken for messages of that place, perhaps once more."""
-    for file in log.files:
-        if file.start_offset not in log.unusable and (stated := stated_start(log, file)) is not None:
-            raise UsageError(
-                f"{file.path} holds the messages of the file {stated:0{FILE_NAME_DIGITS}d}",
-                hint="logdex verify says how to mend that, and logdex recover reads them where they belong",
-            )
+def require_right_names(root: str, config: StoreConfig, env: Env) -> None:
+    """Raises `UsageError` for a CommitLog file of a store that has the name of another place than
+    its messages: they would be taken for messages of that place, perhaps once more. One file by
+    itself may have any name."""
+    with CommitLog.of_config(root, config, env=env) as log:
+        for file in () if log.is_one_file else log.files:
+            if file.start_offset not in log.unusable and (stated := stated_start(log, file)) is not None:
+                raise UsageError(
+                    f"{file.path} holds the messages of the file {stated:0{FILE_NAME_DIGITS}d}",
+                    hint="logdex verify says how to mend that, and logdex recover reads them where they belong",
+                )
 
 
 def with_stated_names(log: CommitLog) -> tuple[list[CommitLogFile], dict[str, CommitLogFile]]:

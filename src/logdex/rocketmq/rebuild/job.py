@@ -76,8 +76,7 @@ def rebuild_on(
     check_output(root, output, in_place=in_place, env=env)
     notes = settle_unfinished(root, output, in_place=in_place, sync=sync, env=env)
     log = CommitLog.of_config(root, config, env=env)
-    if not log.is_one_file:
-        require_right_names(log)
+    require_right_names(root, config, env)
     total = log.size_bytes
     require_space(output, log, config, env, copies=2)  # stage files are no larger than the result
     report = RebuildReport(engine, assumed=list(config.assumed), notes=notes)

@@ -58,8 +58,7 @@ def rebuild(
     check_output(root, output, in_place=in_place, env=env)
     notes = settle_unfinished(root, output, in_place=in_place, sync=sync, env=env)
     log = CommitLog.of_config(root, config, env=env)
-    if not log.is_one_file:
-        require_right_names(log)
+    require_right_names(root, config, env)
     require_space(output, log, config, env)
     report = RebuildReport("local", assumed=list(config.assumed), notes=notes)
     named = resolve_name_zone(StorePaths(root).index, time_zone, env=env)
