@@ -221,6 +221,7 @@ def test_printing_is_measured_by_whole_processes(tmp_path: Path, monkeypatch: py
     assert all(row["per_s"] > 0 for row in rows)
 
 
+@pytest.mark.slow
 def test_small_commands_are_measured_as_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer, "why_missing", lambda: "not in this test")
     monkeypatch.setitem(stores.SPECS, "8g", stores.StoreSpec("8g", 200, 100))
