@@ -141,7 +141,8 @@ class Mending:
 
     def copy(self, path: Path, _finding: Finding, found: re.Match[str]) -> None:
         """Copies the backup that is named."""
-        shutil.copy(*shlex.split(found.group(1)), path)
+        [source] = shlex.split(found.group(1))
+        shutil.copy(source, path)
 
     def move(self, _path: Path, finding: Finding, _found: re.Match[str]) -> None:
         """Runs mv."""
