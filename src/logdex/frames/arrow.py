@@ -16,7 +16,4 @@ if TYPE_CHECKING:
 else:
     pa, pc = LazyModule("pyarrow"), LazyModule("pyarrow.compute")
 
-__all__ = ["TO_MILLISECONDS", "pa", "pc"]
-
-TO_MILLISECONDS = "cast it before: to timestamp('ms', tz='UTC'), then to int64"
-"""What to do with a column of times where a number of milliseconds is wanted."""
+__all__ = ["pa", "pc"]

@@ -18,3 +18,9 @@ def timestamps(times_ms: pa.Array) -> pa.Array:
     present = times_ms if missing is None else times_ms.fill_null(0)
     clipped = np.clip(present.to_numpy(zero_copy_only=False), -_MS_MAX, _MS_MAX)
     return pa.array(clipped * 1000, mask=missing).view(TIMESTAMP)
+
+
+def milliseconds_hint(kind: pa.DataType) -> str:
+    """Returns what to do with a column of a type where a number of milliseconds is wanted."""
+    steps = "to timestamp('ms', tz='UTC'), then to int64" if pa.types.is_temporal(kind) else "int64"
+    return f"cast it before: {steps}"

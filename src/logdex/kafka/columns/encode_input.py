@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from logdex.errors import UsageError
-from logdex.frames.arrow import TO_MILLISECONDS, pa, pc
+from logdex.frames.arrow import pa, pc
 from logdex.kafka.batch.record import NO_TIMESTAMP
 from logdex.kernels.kafka.record_encode import Records
 from logdex.kernels.kafka.spans import Spans
@@ -78,7 +78,9 @@ def check_table(table: pa.Table | pa.RecordBatch) -> pa.Table:
             raise UsageError(f"exactly one column {name} is needed, but there are {count}")
     times = table.schema.field("timestamp_ms").type
     if times != pa.int64():
-        hint = TO_MILLISECONDS if pa.types.is_temporal(times) else "cast it before: int64"
+        from logdex.frames.times import milliseconds_hint  # it needs PyArrow, which one record does not
+
+        hint = milliseconds_hint(times)
         raise UsageError(f"column timestamp_ms is {times}, it must be int64", hint=hint)
     if table.column("timestamp_ms").null_count:
         raise UsageError("column timestamp_ms has nulls", hint="use -1 for none")

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logdex.errors import UsageError
-from logdex.frames.arrow import TO_MILLISECONDS
+from logdex.frames.times import milliseconds_hint
 
 Int64s = npt.NDArray[np.int64]
 
@@ -62,7 +62,7 @@ def numbers_of(table: pa.Table | pa.RecordBatch, name: str) -> Any:
     column = column_of(table, name)
     values = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if pa.types.is_temporal(values) or pa.types.is_boolean(values):
-        hint = TO_MILLISECONDS if pa.types.is_temporal(values) else "cast it before: int64"
+        hint = milliseconds_hint(values)
         raise UsageError(f"the column {name} is {column.type}, and must have whole numbers", hint=hint)
     return _as_type(column, name, pa.int64(), "whole numbers")
 
