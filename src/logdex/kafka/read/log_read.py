@@ -80,24 +80,20 @@ def read_batches(
     found: list[RecordBatch] = []
     if offset < view.end_offset:
         try:
-            _read_into(found, view, offset, max_bytes, after, first_bytes_max)
+            for batch in _batches_from(view, offset, max_bytes, after, first_bytes_max):
+                found.append(batch)  # so that those before damage are kept
         except CorruptError:
             if not (found and before_damage):
                 raise
     return found
 
 
-def _read_into(
-    found: list[RecordBatch],
-    view: LogView,
-    offset: int,
-    max_bytes: int,
-    after: RecordBatch | None,
-    first_bytes_max: int | None,
-) -> None:
+def _batches_from(
+    view: LogView, offset: int, max_bytes: int, after: RecordBatch | None, first_bytes_max: int | None
+) -> Iterator[RecordBatch]:
     left = max_bytes
     for segment in _segments_from(view, offset if after is None else after.last_offset):
-        if segment.base_offset >= view.end_offset or (found and left <= 0):
+        if segment.base_offset >= view.end_offset or (left < max_bytes and left <= 0):
             break
         before, place = after, None if after is None else _place_after(segment, after)
         if place is None:
@@ -106,11 +102,11 @@ def _read_into(
             if segment is not view.segments[-1]:
                 _check_end(segment)
             continue  # nothing at or after the offset in this segment
-        is_first_taken = not found and (first_bytes_max is None or place.size_bytes <= first_bytes_max)
+        is_first_taken = left == max_bytes and (first_bytes_max is None or place.size_bytes <= first_bytes_max)
         read = segment.read_from(place, left, min_one_message=is_first_taken)
         behind = read.position
         for batch in _batches_of(read, segment, view.end_offset, before):
-            found.append(batch)
+            yield batch
             left -= batch.size_bytes
             behind += batch.size_bytes
         if behind < segment.size_bytes == read.position + len(read.data) and segment is not view.segments[-1]:
