@@ -24,9 +24,13 @@ from logdex.kernels.rocketmq.message_scan import (
 )
 from logdex.kernels.rocketmq.name_table import LookupTables
 
-_AHEAD = 4
+_AHEAD = 8
 """How many messages ahead the bytes are asked for: the places are known, so that no load waits for
 the one before."""
+
+_HEAD_BYTES, _TAIL_BYTES = 512, 192
+"""What is asked for of a message: a small one as a whole, of a large one its head and its
+properties."""
 
 
 @kernel
@@ -60,7 +64,11 @@ def pick_messages(
             reason = WINDOW_FULL
             break
         if i + _AHEAD < count:
-            prefetch(base + load_i64(places + 8 * (i + _AHEAD)))
+            ahead, size = base + load_i64(places + 8 * (i + _AHEAD)), load_i64(sizes + 8 * (i + _AHEAD))
+            for step in range(0, min(size, _HEAD_BYTES), 64):
+                prefetch(ahead + step)
+            for step in range(0, _TAIL_BYTES, 64):
+                prefetch(ahead + size - 1 - step)
         at = base + load_i64(places + 8 * i)
         reason = head_problem(at, limit)
         if reason < 0:

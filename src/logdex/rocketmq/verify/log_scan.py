@@ -28,6 +28,9 @@ from logdex.rocketmq.verify.misnamed import well_named
 from logdex.rocketmq.verify.proven.runs import CUT_BYTES, ProvenRun, Step, Stepping
 from logdex.rocketmq.verify.small_files import check_foreign
 
+_WINDOW_MESSAGES = 65_536
+"""More than in other scans, because each window costs some calls per queue and IndexFile."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Stop:
@@ -63,7 +66,7 @@ class LogPass:
         `end`."""
         self.end: LogEnd | None = None
         """The end of the log after its last readable message; set when the pass is complete."""
-        self.scanner = Scanner(config, env=env, unreadable_is_damage=True)
+        self.scanner = Scanner(config, env=env, window_messages=_WINDOW_MESSAGES, unreadable_is_damage=True)
         self.steps = Stepping(self.scanner, cut_bytes, runs)
         self._config = config
         self._out = out
