@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from logdex.errors import UnreadableError, UnusableFileError, VanishedError
+from logdex.errors import StoreError, UnreadableError, UnusableFileError, VanishedError
 from logdex.io.env import Env
 from logdex.layout.rocketmq import INDEX_HEADER
+from logdex.rocketmq.index_file.index_header import IndexHeader
 
 NAME_DIGITS = 17
 
@@ -28,6 +29,23 @@ def is_unfilled(path: str, env: Env) -> bool:
             return file.read_at(0, INDEX_HEADER.size_bytes) == bytes(INDEX_HEADER.size_bytes)
     except (UnreadableError, VanishedError):
         return False
+
+
+def newest_indexed(directory: str, env: Env) -> list[tuple[str, int]]:
+    """Returns (path, physical offset of the last message that it has a key of) of the two newest
+    IndexFiles of a directory, the older one first. The newest is often empty, because the engine
+    makes it ahead. Files without entries are left out, and unreadable ones, which `verify` and
+    queries report."""
+    found = []
+    for path in list_index_files(directory, env)[-2:]:
+        try:
+            with env.open_read(path) as file:
+                header = IndexHeader.unpack(file.read_at(0, INDEX_HEADER.size_bytes), path=path)
+        except StoreError:
+            continue
+        if header.entry_count:
+            found.append((path, header.end_phy_offset))
+    return found
 
 
 def no_index_files(directory: str, env: Env) -> list[UnusableFileError]:

@@ -31,6 +31,7 @@ from logdex.rocketmq.files.broker_lock import broker_lock
 from logdex.rocketmq.files.known_topics import KnownTopics
 from logdex.rocketmq.files.store_files import CHECKPOINT_FILE, COMMIT_LOG_DIR, StorePaths
 from logdex.rocketmq.geometry.set_aside import settings_by_folder
+from logdex.rocketmq.index_file.index_paths import newest_indexed
 from logdex.rocketmq.index_file.name_zone import resolve_name_zone
 from logdex.rocketmq.rebuild.carry_over import carry_over_queues
 from logdex.rocketmq.rebuild.local import derive_files
@@ -219,6 +220,7 @@ class _Recovery:
         report.index_files, report.index_entries = derived.index_files, derived.index_entries
         report.assumed += derived.assumed
         report.losses += derived.losses
+        self._note_lost_end(new)
         for topic, entries in derived.deleted_topics.items():
             report.notes.append(
                 f"topic {topic}: {counted(entries, 'entry', 'entries')} left out, topics.json has no such topic: "
@@ -228,3 +230,16 @@ class _Recovery:
             report.notes.append(
                 f"{derived.stale_queues} ConsumeQueues left out: the new log has none of their messages"
             )
+
+    def _note_lost_end(self, new: NewLog) -> None:
+        """Reports messages behind the end of the log that an IndexFile tells of. They are a loss,
+        unless a broker runs or was killed: it writes its index ahead of what is on disk."""
+        paths, end, report = StorePaths(self._root), new.end_offset, self._report
+        if self._log.is_one_file or any(each.is_loss and each.physical_offset >= end for each in report.skipped):
+            return  # nothing tells of more, or the damage is named already
+        for path, last in newest_indexed(paths.index, self._env)[-1:]:
+            text = f"{path}: it has keys of messages up to physical offset {last}, and the log ends at {end}"
+            if last >= end and self._env.exists(paths.abort):
+                report.notes.append(f"{text}: a broker that runs, or was killed, writes its index ahead of the log")
+            elif last >= end:
+                report.losses.append(f"{text}: its last messages are lost, unless there is a copy of their file")

@@ -11,20 +11,18 @@ from collections.abc import Iterable
 
 from logdex.errors import MissingFileError, StoreError, VanishedError
 from logdex.io.env import Env
-from logdex.layout.rocketmq import BLANK, INDEX_HEADER
+from logdex.layout.rocketmq import BLANK
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.commit_log.log_end import LogEnd
 from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue
-from logdex.rocketmq.geometry.resolve import index_file_paths
-from logdex.rocketmq.index_file.index_header import IndexHeader
+from logdex.rocketmq.files.store_files import StorePaths
+from logdex.rocketmq.index_file.index_paths import newest_indexed
 from logdex.rocketmq.read.parts.behind_damage import position_behind
 from logdex.rocketmq.scan.log_extent import LogExtent, find_valid_end, scan_extent
 from logdex.rocketmq.scan.log_walk import newest_written
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 _LISTINGS_MAX = 10
-_INDEX_FILES = 2
-"""The newest IndexFile is often empty, because the engine creates it ahead."""
 
 
 def find_store_end(
@@ -54,7 +52,7 @@ def find_store_end(
 def _known(root: str, log: CommitLog, queues: Iterable[ConsumeQueue], env: Env) -> list[int]:
     """Returns the physical offsets of the newest messages that derived files point to."""
     newest = newest_written(log)
-    known = _last_of_index(root, env)
+    known = [offset for _, offset in newest_indexed(StorePaths(root).index, env)]
     if not any(newest.start_offset <= offset < newest.end_offset for offset in known):
         known += [offset for queue in queues if (offset := _last_of_queue(queue, log)) is not None]
     return known
@@ -84,20 +82,6 @@ def _message_behind(root: str, log: CommitLog, end: LogEnd, config: StoreConfig,
     ):
         following = log.file_behind(following)  # made ahead, or lost
     return None if following is None else following.start_offset
-
-
-def _last_of_index(root: str, env: Env) -> list[int]:
-    """Returns the physical offsets of the last messages in the newest IndexFiles."""
-    known = []
-    for path in index_file_paths(root, env)[-_INDEX_FILES:]:
-        try:
-            with env.open_read(path) as file:
-                header = IndexHeader.unpack(file.read_at(0, INDEX_HEADER.size_bytes), path=path)
-        except StoreError:
-            continue  # `verify` and queries report it
-        if header.entry_count:
-            known.append(header.end_phy_offset)
-    return known
 
 
 def _last_of_queue(queue: ConsumeQueue, log: CommitLog) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection
+from dataclasses import replace
 
 from logdex.errors import CorruptError, CrcMismatchError
 from logdex.jobs.findings import Finding, FindingCollector
@@ -127,7 +128,15 @@ class Collector(FindingCollector):
             if not in_log:
                 self.take(finding)
         self._suspects.clear()
-        return super().findings()
+        found = super().findings()
+        if any(each.mend.endswith(self._or_recover) for each in found):  # a rebuild would stop at the damage
+            return [self._behind_damage(each) for each in found]
+        return found
+
+    def _behind_damage(self, finding: Finding) -> Finding:
+        """Returns a finding of a store whose log is damaged."""
+        is_rebuild = finding.mend.startswith(self.rebuild)
+        return replace(finding, mend=f"{finding.mend}; mend the CommitLog first") if is_rebuild else finding
 
 
 MOVE_AWAY = "look at what it is, and move it away"

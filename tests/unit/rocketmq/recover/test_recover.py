@@ -168,6 +168,26 @@ def test_a_torn_tail_is_cut(root: Path, tmp_path: Path) -> None:
     assert not any(newest[report.end_offset % FILE_SIZE :])
 
 
+@pytest.mark.parametrize("is_removed", [False, True], ids=["emptied", "removed"])
+@pytest.mark.parametrize("was_killed", [False, True], ids=["closed", "killed"])
+def test_a_lost_end_of_which_the_index_tells(is_removed: bool, was_killed: bool, root: Path, tmp_path: Path) -> None:
+    """What a killed broker had not written to disk is no damage of the files."""
+    with opened(root) as store:
+        last = max(each.physical_offset for each in store.scan())
+    assert not recovered(root, tmp_path / "sound").lossy
+    for path in (root / "commitlog").iterdir():
+        if int(path.name) >= last // FILE_SIZE * FILE_SIZE:
+            path.write_bytes(b"")
+            if is_removed:
+                path.unlink()
+    if was_killed:
+        (root / "abort").write_text("1")
+    report = recovered(root, tmp_path)
+    assert report.lossy is not was_killed
+    (told,) = report.notes if was_killed else report.losses
+    assert f"keys of messages up to physical offset {last}, and the log ends at {report.end_offset}" in told
+
+
 def test_a_message_that_lies_elsewhere_by_its_own_word_is_none_of_the_log(root: Path, tmp_path: Path) -> None:
     path = root / "commitlog" / f"{0:020d}"
     data = bytearray(path.read_bytes())

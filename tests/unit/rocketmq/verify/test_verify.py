@@ -214,3 +214,13 @@ def test_wrong_geometry_is_said_once_a_file(store: Store) -> None:
 def test_names_of_checks_are_stable() -> None:
     assert all(name == name.lower() and " " not in name for name in CHECKS)
     assert list(CHECKS) == sorted(CHECKS)
+
+
+def test_a_damaged_log_is_mended_before_what_is_derived_from_it(store: Store) -> None:
+    log_path, log_at, _ = store.plain_message(20)
+    queue_path, queue_at = store.queue_entry(store.plain_message(150)[2])
+    store.change(log_path, log_at + 5)
+    store.change(queue_path, queue_at + 11)
+    of_log, of_queue = store.verify().findings
+    assert of_log.mend.endswith(f"; if there is none, logdex recover {store.root} --output DIR")
+    assert of_queue.mend == f"logdex rebuild {store.root} --output DIR; mend the CommitLog first"

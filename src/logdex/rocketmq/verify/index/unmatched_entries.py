@@ -132,5 +132,5 @@ class UnmatchedEntries:
             f"entry {rows.first + row}, and perhaps more of this file, points behind the log's end",
             expected=f"a physical offset below {end_offset}",
             found=int(rows.phy_offset[row]),
-            mend=self._out.rebuild,
+            mend=f"{self._out.rebuild}; if the log's last file was cut or removed, restore it instead",
         )
