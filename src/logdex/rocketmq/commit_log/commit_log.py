@@ -340,6 +340,8 @@ class CommitLog:
             if message is not None:
                 return message
         except UnreadableError:
+            if size <= _HEAD_SIZE_BYTES:
+                raise
             data = b""
         if len(data) < size:  # the bytes after the message may be the ones that cannot be read
             data = self._read_in(file, position, min(_HEAD_SIZE_BYTES, left))

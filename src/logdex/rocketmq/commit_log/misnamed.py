@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from logdex.errors import StoreError, UsageError
+from logdex.errors import CorruptError, MissingFileError, UnreadableError, UsageError
 from logdex.io.env import Env
 from logdex.layout.rocketmq import FILE_NAME_DIGITS
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
@@ -12,10 +12,11 @@ from logdex.rocketmq.files.offset_files import OFFSET_MAX
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 
-def stated_start(log: CommitLog, file: CommitLogFile) -> int | None:
+def stated_start(log: CommitLog, file: CommitLogFile, *, unreadable_is_damage: bool = True) -> int | None:
     """Returns the physical offset at which a file of the log begins according to its messages, if
     that is not the offset in its name; otherwise None. The first two messages must agree, because
-    one of them may be damaged."""
+    one of them may be damaged. Raises `StorageError` if the system refuses to read the file,
+    without `unreadable_is_damage` also `UnreadableError` for bytes that the disk cannot read."""
     first = file.start_offset
     try:
         message = log.read_message(first)
@@ -23,8 +24,12 @@ def stated_start(log: CommitLog, file: CommitLogFile) -> int | None:
         if stated == first or not 0 <= stated <= OFFSET_MAX - file.size_bytes:
             return None
         second = log.read_message(first + message.size_bytes)
-    except StoreError:
+    except (CorruptError, MissingFileError):
         return None
+    except UnreadableError:
+        if unreadable_is_damage:
+            return None
+        raise
     return stated if second.physical_offset == stated + message.size_bytes else None
 
 
@@ -34,7 +39,10 @@ def require_right_names(root: str, config: StoreConfig, env: Env) -> None:
     itself may have any name."""
     with CommitLog.of_config(root, config, env=env) as log:
         for file in () if log.is_one_file else log.files:
-            if file.start_offset not in log.unusable and (stated := stated_start(log, file)) is not None:
+            if file.start_offset in log.unusable:
+                continue
+            stated = stated_start(log, file, unreadable_is_damage=False)
+            if stated is not None:
                 raise UsageError(
                     f"{file.path} holds the messages of the file {stated:0{FILE_NAME_DIGITS}d}",
                     hint="logdex verify says how to mend that, and logdex recover reads them where they belong",
