@@ -98,6 +98,8 @@ def keys_of(table: pa.Table | pa.RecordBatch) -> Any:
     """The KEYS of each row, null where it has none."""
     column = column_of(table, "keys")
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        if column.flatten().null_count:
+            raise UsageError("the column keys has a null among the keys of a row", hint="leave the nulls out")
         try:
             column = pc.binary_join(column, " ")
         except pa.ArrowException as error:
