@@ -63,6 +63,20 @@ def test_an_export_of_a_store_comes_back(tmp_path: Path) -> None:
     assert facts(str(tmp_path / "back"), **NEW) == facts(str(tmp_path / "store"), **source.settings)
 
 
+@pytest.mark.parametrize("offsets", [{"offset": [4, 5, 8, 9]}, {}], ids=["offsets", "none"])
+def test_control_records_are_left_out(offsets: dict[str, list[int]], tmp_path: Path) -> None:
+    """An export with ``--control`` has them; as records they would be markers that nobody wrote."""
+    is_control = [False, True, None, True]
+    path = table(
+        tmp_path, {"topic": ["a", "a", "a", "b"], "value": ["x", "m", "y", "m"], "isControl": is_control} | offsets
+    )
+    report = load(path, str(tmp_path / "logs"), "kafka", sync=False)
+    assert (report.messages, report.files, report.lossy) == (2, 1, False)
+    assert "2 control records left out: they end transactions" in report.notes
+    with LogDirSnapshot(str(tmp_path / "logs")) as logs:
+        assert [(r.offset, r.value) for r in logs.scan()] == [(4 if offsets else 0, b"x"), (8 if offsets else 2, b"y")]
+
+
 def test_a_table_of_ones_own(tmp_path: Path) -> None:
     path = table(
         tmp_path, {"topic": ["a", "b", "a"], "value": ["x", None, "z"], "key": ["1", "2", "3"], "more": [1, 2, 3]}

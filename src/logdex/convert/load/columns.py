@@ -26,7 +26,7 @@ USED = {"kafka": KAFKA, "rocketmq": ROCKETMQ}
 _KINDS = {"key": pa.binary(), "value": pa.binary(), "headers": SCHEMA.field("headers").type}
 _TEXTS = {"body": pa.large_binary(), "queueId": pa.int32(), "tags": pa.string(), "uniqueKey": pa.string()}
 _NAMES = {"queueId": "queue_id", "uniqueKey": "unique_key"}
-_SYS_FLAG = "sysFlag"
+_SYS_FLAG, _IS_CONTROL = "sysFlag", "isControl"
 
 
 def left_out(names: list[str], used: frozenset[str]) -> list[str]:
@@ -47,13 +47,24 @@ def require_no_misspelt(path: str, names: list[str], format_name: str, *, has_to
 
 
 def records(batch: pa.RecordBatch, now_ms: int) -> pa.Table:
-    """Returns the key, value, time and headers of each row. Raises `UsageError` for messages of
-    RocketMQ."""
+    """Returns the key, value, time and headers of each row, and what `of_clients` looks at. Raises
+    `UsageError` for messages of RocketMQ."""
     _require(batch, "value", "body", "rocketmq")
     arrays = {name: typed(batch, name, _KINDS) for name in _KINDS}
     columns = {name: pa.nulls(len(batch), _KINDS[name]) if each is None else each for name, each in arrays.items()}
     columns["timestamp_ms"] = times_ms(batch, "timestamp", now_ms)
-    return pa.Table.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+    table = pa.Table.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+    is_control = typed(batch, _IS_CONTROL, {_IS_CONTROL: pa.bool_()})
+    return table if is_control is None else table.append_column(_IS_CONTROL, is_control)
+
+
+def of_clients(rows: pa.Table, offsets: npt.NDArray[np.int64]) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+    """Returns the records, and their offsets, without control records: these end transactions,
+    which the new log does not have."""
+    if _IS_CONTROL not in rows.column_names:
+        return rows, offsets
+    is_data = ~rows.column(_IS_CONTROL).fill_null(False).to_numpy()
+    return rows.filter(pa.array(is_data)).drop_columns([_IS_CONTROL]), offsets[is_data]
 
 
 def messages(batch: pa.RecordBatch, now_ms: int) -> pa.Table:

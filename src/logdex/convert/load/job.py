@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from logdex.convert.load.columns import USED, left_out, messages, records, require_no_misspelt, to_deliver
+from logdex.convert.load.columns import USED, left_out, messages, of_clients, records, require_no_misspelt, to_deliver
 from logdex.convert.load.in_order import Convert, Order, PlaceRows, joined, rows_as_they_come, rows_in_order
 from logdex.convert.load.tables import TableFile, find_tables
 from logdex.convert.new_directory import new_directory
@@ -28,6 +28,7 @@ from logdex.jobs.tasks import Count, LocalRunner, Runner
 from logdex.jobs.work_time import work_seconds
 from logdex.kafka.batch.record import Compression
 from logdex.kafka.files.checkpoints import TopicPartition
+from logdex.primitives.shown import counted
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import PutMessageStatus
 
@@ -45,6 +46,8 @@ class Loaded:
     places: set[tuple[str, int]] = field(default_factory=set)
     unused: set[str] = field(default_factory=set)
     losses: list[str] = field(default_factory=list)
+    control_records: int = 0
+    """How many were left out."""
 
 
 def load(
@@ -91,6 +94,9 @@ def load(
         report.files = sum(len(each.places) for each in done)
     report.bytes = sum(file.size_bytes for file in files)
     unused = sorted(set().union(*(each.unused for each in done)))
+    control = sum(each.control_records for each in done)
+    if control:
+        report.notes.append(f"{counted(control, 'control record')} left out: they end transactions")
     if unused:
         report.notes.append(f"columns without a place in {format_name}: {', '.join(unused)}")
     report.tasks, report.seconds = runner.tasks, work_seconds() - started
@@ -115,13 +121,18 @@ def load_partitions(
     with PartitionWriter(done.folder, compression=compression, env=env) as writer:
         for found in _rows(files, "partition", ("offset",), partial(records, now_ms=now_ms), done, "kafka", count, env):
             for each in found:
+                rows, offsets = of_clients(each.table, each.numbers)
+                done.control_records += len(each.table) - len(rows)
+                if not len(rows):
+                    continue
                 topic, partition = each.place
                 name = kafka_topic(topic)
                 if names.setdefault(name, topic) != topic:
                     hint = "rename one, or import them one by one"
                     raise UsageError(f"the topics {topic} and {names[name]} both become {name}", hint=hint)
-                writer.append(TopicPartition(name, partition), each.table, each.numbers)
+                writer.append(TopicPartition(name, partition), rows, offsets)
                 done.places.add(each.place)
+    done.messages -= done.control_records
     return done
 
 
