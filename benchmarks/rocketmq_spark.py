@@ -15,10 +15,10 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 def rebuild_on_spark(names: list[str], data: Path, repeats: int) -> list[dict[str, Any]]:
     """For each store: Spark and one core in turn, after a warm-up of each."""
     import logdex.spark
-    from logdex.spark.session import session
+    from logdex.spark.session import COORDINATING, session
 
     rows, output = [], data / "out"
-    with session("local[2]", app_name="logdex bench") as spark:
+    with session("local[2]", app_name="logdex bench", conf=COORDINATING) as spark:
         for name in names:
             root = stores.ensure(stores.SPECS[name], data)
             stores.read_in(root)

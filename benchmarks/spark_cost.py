@@ -33,13 +33,13 @@ CORES = (1, 2)
 def curve(data: Path, repeats: int, name: str = "8g", sizes: tuple[int, ...] = SIZES) -> Iterator[Row]:
     """Seconds by work, cores and size in bytes, and at the end the line of each work: its seconds
     for no data, and per GiB. A smaller log is the beginning of that of the store `name`."""
-    from logdex.spark.session import session
+    from logdex.spark.session import COORDINATING, session
 
     whole, output = stores.ensure(stores.SPECS[name], data), data / "out"
     roots = [_beginning(whole, data / f"cost-{size}", size) for size in sizes]
     points: dict[str, list[tuple[float, float]]] = {}
     for cores in CORES:
-        with session(f"local[{cores}]", app_name="logdex bench") as spark:
+        with session(f"local[{cores}]", app_name="logdex bench", conf=COORDINATING) as spark:
             for work, run in _works(spark, cores, output).items():
                 what = f"{work}, {cores} {'cores' if cores > 1 else 'core'}"
                 for size, root in zip(sizes, roots, strict=True):

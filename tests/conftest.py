@@ -188,7 +188,7 @@ def s3() -> Iterator[dict[str, Any]]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One `local[2]` session for all tests that are marked `spark`."""
-    from logdex.spark.session import session
+    from logdex.spark.session import COORDINATING, session
 
-    with session("local[2]", app_name="logdex tests") as running:
+    with session("local[2]", app_name="logdex tests", conf=COORDINATING) as running:
         yield running

@@ -100,12 +100,12 @@ def _look_at_spark(findings: Findings, *, is_asked: bool) -> bool:
 
 
 def _run_one_row(findings: Findings, master: str) -> None:
-    from logdex.spark.session import ask_worker, session
+    from logdex.spark.session import COORDINATING, ask_worker, session
 
     findings.facts["master"] = master
     begin = time.monotonic()
     try:
-        with session(master, app_name="logdex doctor") as spark:
+        with session(master, app_name="logdex doctor", conf=COORDINATING) as spark:
             worker = ask_worker(spark)
     except LogdexError as error:
         findings.facts["job"] = None
