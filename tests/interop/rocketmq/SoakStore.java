@@ -21,10 +21,10 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
  *
  * The body of a message is "NUMBER " and a filler that the number decides; numbers go up by one. Beside every seventh
  * there is a half message with the body "half NUMBER ..." and its end, a commit for every second and else a rollback;
- * beside every eleventh a delayed message with the body "late NUMBER ...". Every few seconds the
- * engine removes the oldest CommitLog files, with what is derived from them. It would also remove a file that it has not
- * dispatched yet, and would then put all later entries into the wrong places. So no next file is begun before all
- * messages are dispatched. Lines on standard output, flushed: {@code acked NUMBER}: the engine said PUT_OK of that
+ * beside every eleventh a delayed message with the body "late NUMBER ...". Every few seconds the engine removes the
+ * oldest CommitLog files, with what is derived from them. It would also remove a file that it has not dispatched yet,
+ * and would then put all later entries into the wrong places. So no message begins a next file before all messages
+ * ahead of it are dispatched. Lines on standard output, flushed: {@code acked NUMBER}: the engine said PUT_OK of that
  * message and all before it. With {@code --keep 1} nothing is removed.
  */
 public final class SoakStore {
@@ -60,11 +60,8 @@ public final class SoakStore {
         Random random = new Random(number);
         long begin = System.nanoTime();
         long deleted = begin;
-        int size = config.getMappedFileSizeCommitLog();
+        fileSize = config.getMappedFileSizeCommitLog();
         for (long put = 0; !ended; put++, number++) {
-            while (size - store.getMaxPhyOffset() % size < 8192 && store.dispatchBehindBytes() > 0) {
-                Thread.sleep(1);
-            }
             put(store, number, random);
             if (number % 7 == 0) {
                 transaction(store, number, random);
@@ -90,8 +87,9 @@ public final class SoakStore {
     }
 
     private static volatile boolean ended;
+    private static int fileSize;
 
-    private static void put(DefaultMessageStore store, long number, Random random) {
+    private static void put(DefaultMessageStore store, long number, Random random) throws InterruptedException {
         StoreMessage message = message(number, "", random);
         message.setTopic(number % 5 == 0 ? "Other" : "Plain");
         message.setQueueId((int) (number % 4));
@@ -100,7 +98,8 @@ public final class SoakStore {
     }
 
     /** A half message, then what ends it, as a broker's transaction service puts them. */
-    private static void transaction(DefaultMessageStore store, long number, Random random) {
+    private static void transaction(DefaultMessageStore store, long number, Random random)
+            throws InterruptedException {
         StoreMessage half = message(number, "half ", random);
         half.setTopic("RMQ_SYS_TRANS_HALF_TOPIC");
         MessageAccessor.putProperty(half, "TRAN_MSG", "true");
@@ -122,7 +121,7 @@ public final class SoakStore {
         store(store, end);
     }
 
-    private static void delayed(DefaultMessageStore store, long number, Random random) {
+    private static void delayed(DefaultMessageStore store, long number, Random random) throws InterruptedException {
         StoreMessage message = message(number, "late ", random);
         message.setTopic("SCHEDULE_TOPIC_XXXX");
         MessageAccessor.putProperty(message, "DELAY", "1");
@@ -146,7 +145,10 @@ public final class SoakStore {
         return message;
     }
 
-    private static PutMessageResult store(DefaultMessageStore store, StoreMessage message) {
+    private static PutMessageResult store(DefaultMessageStore store, StoreMessage message) throws InterruptedException {
+        while (fileSize - store.getMaxPhyOffset() % fileSize < 8192 && store.dispatchBehindBytes() > 0) {
+            Thread.sleep(1);
+        }
         message.setPropertiesString(MessageDecoder.messageProperties2String(message.getProperties()));
         PutMessageResult result = store.putMessage(message);
         if (result.getPutMessageStatus() != PutMessageStatus.PUT_OK) {
