@@ -10,6 +10,7 @@ from __future__ import annotations
 from logdex import limits
 from logdex.errors import CorruptError, MissingFileError, UnreadableError, VanishedError
 from logdex.io.env import Env
+from logdex.io.process_lock import lock_is_held
 from logdex.jobs import look_again
 from logdex.layout.rocketmq import INDEX_HEADER
 from logdex.rocketmq.commit_log.commit_log import CommitLog
@@ -107,7 +108,7 @@ class AtStart:
             return False
         headers = self.index_headers.items()
         return (
-            self._env.lock_is_held(StorePaths(self._root).lock) is True
+            lock_is_held(StorePaths(self._root).lock, env=self._env) is True
             or self.has_grown(log)
             or any(index_header(path, self._env) != header for path, header in headers)
         )
