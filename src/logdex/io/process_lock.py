@@ -146,17 +146,11 @@ def take_lock(path: str, *, shared: bool = False, env: Env = DEFAULT_ENV) -> Pro
         return lock
 
 
-def is_held_here(path: str, *, env: Env = DEFAULT_ENV) -> bool:
-    """Whether this process holds the lock on the file `path`. Does not open the file: it would have
-    to stay open as long as the lock is held."""
-    with _table.guard:
-        return _table.find(env.real_path(path), env) is not None
-
-
-def lock_is_held(path: str, *, env: Env = DEFAULT_ENV) -> bool | None:
-    """Whether any process, including this one, holds the lock on the file `path`; None if the
-    system cannot report it. Takes no lock, and keeps a lock that this process holds."""
+def lock_is_held(path: str, *, start: int = 0, env: Env = DEFAULT_ENV) -> bool | None:
+    """Whether any process, including this one, holds the lock on the file `path`, or on a byte of
+    it from `start` on; None if the system cannot report it. Takes no lock, and keeps a lock that
+    this process holds: it does not open that file, which would then stay open."""
     with _table.guard:
         if _table.find(env.real_path(path), env) is not None:
             return True
-        return env.lock_is_held(path)
+        return env.lock_is_held(path, start)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 _HOLD = """
 import fcntl, sys
@@ -45,3 +48,16 @@ def held_elsewhere(path: Path, *, size_bytes: int = 0) -> Iterator[None]:
             yield
         finally:
             other.kill()
+
+
+def descriptors(path: Path) -> int:
+    """How many descriptors of a file this process has open."""
+    if not Path("/proc/self/fd").is_dir():
+        pytest.skip("needs /proc")
+    found = 0
+    for each in os.listdir("/proc/self/fd"):
+        try:
+            found += os.path.samestat(os.fstat(int(each)), path.stat())
+        except OSError:
+            pass  # the one that listed them
+    return found

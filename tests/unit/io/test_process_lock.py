@@ -16,7 +16,7 @@ from logdex.errors import StorageError
 from logdex.io.env import Env
 from logdex.io.process_lock import LockHolder, ProcessLock, lock_is_held, take_lock
 from logdex.testing import Fault, FaultEnv
-from tests.unit.io.locks import held_elsewhere, is_free_elsewhere
+from tests.unit.io.locks import descriptors, held_elsewhere, is_free_elsewhere
 
 
 @pytest.fixture
@@ -44,19 +44,6 @@ def other_paths(path: Path) -> list[str]:
         str(above / "file"),
         str(above / "hard"),
     ]
-
-
-def descriptors(path: Path) -> int:
-    """How many descriptors of a file this process has open."""
-    if not Path("/proc/self/fd").is_dir():
-        pytest.skip("needs /proc")
-    found = 0
-    for each in os.listdir("/proc/self/fd"):
-        try:
-            found += os.path.samestat(os.fstat(int(each)), path.stat())
-        except OSError:
-            pass  # the one that listed them
-    return found
 
 
 # -- taking and giving up ------------------------------------------------------------------------

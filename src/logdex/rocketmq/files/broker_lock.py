@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from logdex.errors import LogInUseError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.io.process_lock import LockHolder, ProcessLock, is_held_here, lock_is_held, take_lock
+from logdex.io.process_lock import LockHolder, ProcessLock, lock_is_held, take_lock
 from logdex.rocketmq.files.store_files import StorePaths
 
 _LOCK_TEXT = b"lock"
@@ -42,9 +42,7 @@ def broker_runs(root: str, *, env: Env = DEFAULT_ENV) -> bool:
     """Whether a broker has the store open, and not a `MessageStore`, which locks the whole lock
     file where a broker locks its first byte alone. False where the system does not report locks."""
     path = StorePaths(root).lock
-    if is_held_here(path, env=env):
-        return False
-    return bool(lock_is_held(path, env=env)) and env.lock_is_held(path, start=1) is False
+    return bool(lock_is_held(path, env=env)) and lock_is_held(path, start=1, env=env) is False
 
 
 @contextmanager

@@ -11,11 +11,19 @@ from pathlib import Path
 
 import pytest
 
+import logdex
 from logdex.errors import UsageError
 from logdex.io.env import Env
+from logdex.rocketmq import Consumer, LocalFileOffsetStore, Message, StoreConfig
 from logdex.rocketmq.files.broker_lock import broker_lock
 from logdex.rocketmq.files.store_files import StoreFiles
-from tests.unit.io.locks import held_elsewhere, is_free_elsewhere
+from logdex.rocketmq.rebuild import rebuild
+from logdex.rocketmq.recover import recover
+from logdex.rocketmq.verify import verify
+from tests.unit.io.locks import descriptors, held_elsewhere, is_free_elsewhere
+from tests.unit.rocketmq.message_store.open_stores import SIZES, open_store
+
+CONFIG = StoreConfig(**SIZES)
 
 
 @pytest.fixture
@@ -45,6 +53,28 @@ def test_another_message_store_is_told_from_a_broker(root: Path) -> None:
     refused = pytest.raises(UsageError, match="another process has it open as a MessageStore")
     with held_elsewhere(root / "lock"), refused, broker_lock(str(root)):
         pass
+
+
+def test_looks_at_an_own_store_leave_no_descriptor_of_its_lock_open(tmp_path: Path) -> None:
+    """Closing one would drop the lock, so that each that is opened stays open until the store is
+    closed."""
+    root = tmp_path / "own"
+    with open_store(root) as store:
+        for number in range(20):
+            store.put_message(Message("orders", b"%d" % number, keys="k", queue_id=0))
+        store.dispatch()
+        before = descriptors(root / "lock")
+        for number in range(3):
+            offsets = LocalFileOffsetStore(tmp_path / f"offsets-{number}.json")
+            assert verify(str(root), CONFIG).is_sound
+            with logdex.open_store(root, **SIZES) as snapshot:
+                assert len(list(snapshot.scan())) == len(snapshot.query("orders", "k")) == 20
+            with Consumer(root, "follower", "orders", mode="broadcasting", offset_store=offsets) as consumer:
+                assert len(consumer.poll(30)) == 20
+            rebuild(str(root), str(tmp_path / f"rebuilt-{number}"), CONFIG, sync=False)
+            recover(str(root), str(tmp_path / f"recovered-{number}"), CONFIG, sync=False)
+            assert descriptors(root / "lock") == before
+        assert not is_free_elsewhere(root / "lock")
 
 
 def test_a_store_without_a_lock_file_gets_none(root: Path) -> None:
