@@ -290,7 +290,8 @@ def test_what_is_made_durable_by_other_means_is_not_waited_for() -> None:
 def test_an_fsync_waits_a_moment_for_the_threads_that_were_just_woken(
     comes_again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_commit, "_GATHER_PART", 1e9)
+    monkeypatch.setattr(group_commit, "_GATHER_PART_MIN", 1e9)
+    monkeypatch.setattr(group_commit, "_GATHER_PART_MAX", 8e9)
     monkeypatch.setattr(group_commit, "_GATHER_S_MAX", WAIT_S if comes_again else 0.05)
     disk = Disk()
     first = held_up(disk)
@@ -300,6 +301,7 @@ def test_an_fsync_waits_a_moment_for_the_threads_that_were_just_woken(
     disk.go.set()
     assert [each.joined() for each in (first, *others)] == ["durable"] * 9
     assert disk.fsyncs == 2  # at the end of the second one, seven threads were woken
+    disk.commit._gather_part = 4e9
     last = Waiting(disk)
     if comes_again:
         time.sleep(0.05)
@@ -307,3 +309,4 @@ def test_an_fsync_waits_a_moment_for_the_threads_that_were_just_woken(
         others = [Waiting(disk) for _ in range(7)]
     assert [each.joined() for each in (last, *others)] == ["durable"] * (1 + len(others))
     assert disk.fsyncs == 3
+    assert disk.commit._gather_part == (8e9 if comes_again else 2e9)  # it waits longer for those that come
