@@ -74,7 +74,7 @@ class Background:
         self._flushed_s = self._derived_s = self._saved_s = self._disk_s = clock_s()
         self._stopping = False
         self._workers = [
-            _Worker("dispatch", options.reput_interval_ms, self._reput, dispatch.wanted),
+            _Worker("dispatch", options.reput_interval_ms, self._reput, core.dispatch_wanted),
             _Worker("flush-log", options.flush_interval_commit_log_ms, self._flush_log, core.flush_wanted),
             _Worker("flush-derived", options.flush_interval_consume_queue_ms, self._flush_derived, threading.Event()),
             _Worker("schedule", options.schedule_interval_ms, self._deliver, threading.Event()),

@@ -29,6 +29,8 @@ _PAGE_SIZE = 4096
 FLUSH_AT_BYTES = 64 << 20
 """If tables put so much that is not on disk yet, it is flushed at once. A file is on disk before
 the next one's first message is written, and that put waits for the disk."""
+DISPATCH_AT_BYTES = 16 << 20
+"""Whenever tables have put so much, the dispatch is woken from its pause."""
 
 
 class StoreCore:
@@ -74,6 +76,11 @@ class StoreCore:
         """Is set when something is appended to the log. The dispatch clears it and waits for it."""
         self.flush_wanted = threading.Event()
         """Is set when much of the log is not on disk yet, to wake the thread that flushes it."""
+        self.dispatch_wanted = threading.Event()
+        """Is set when much was put, or when a thread waits for the dispatch, to wake the thread
+        that dispatches."""
+        self._dispatch_at = log.end_offset + DISPATCH_AT_BYTES
+        """The physical offset behind which tables wake the dispatch the next time."""
         self.closed = self.closing = False
         self._is_slave = options.is_slave
         self.disk_full = False
@@ -184,10 +191,14 @@ class StoreCore:
             self.appended.set()
 
     def append_rows(self, data: memoryview) -> None:
-        """As `append`, for many messages. Lets them be flushed soon."""
+        """As `append`, for many messages. Lets them be flushed and dispatched soon."""
         self.append(data)
-        if self.log.end_offset - self.durable_offset >= FLUSH_AT_BYTES:
+        end = self.log.end_offset
+        if end - self.durable_offset >= FLUSH_AT_BYTES:
             self.flush_wanted.set()
+        if end >= self._dispatch_at:
+            self._dispatch_at = end + DISPATCH_AT_BYTES
+            self.dispatch_wanted.set()
 
     def write(self, position: int, data: bytes) -> None:
         """Writes bytes of a filler, at a position of the active file. Call it with the lock

@@ -104,6 +104,24 @@ def test_large_tables_are_flushed_before_the_interval_is_over(tmp_path: Path, mo
         assert store.stats.flush_behind_bytes == 0
 
 
+def test_large_tables_are_dispatched_before_the_interval_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("logdex.rocketmq.message_store.core.DISPATCH_AT_BYTES", 10_000)
+    table = pa.table({"topic": ["orders"] * 100, "body": [b"x" * 100] * 100})
+    slow = {"reput_interval_ms": 3_600_000}
+    with open_store(tmp_path / "store", background=True, mapped_file_size_commit_log=1 << 20, **slow) as store:
+        for _ in range(3):
+            assert store.put_columns(table.slice(0, 10)).is_stored
+            time.sleep(0.02)
+            assert store.dispatch_behind_bytes > 0
+            assert store.put_columns(table).is_stored
+            until_s = time.monotonic() + 60
+            while store.dispatch_behind_bytes and time.monotonic() < until_s:
+                time.sleep(0.005)
+            assert store.dispatch_behind_bytes == 0
+
+
 def test_a_dispatch_that_stands_still_holds_up_no_put(tmp_path: Path) -> None:
     with open_store(tmp_path / "store", flush="sync") as store:
         store.put_message(Message("orders", keys="k", queue_id=0))

@@ -22,7 +22,7 @@ from logdex.rocketmq.consume_queue.derive import ConsumeQueueDeriver
 from logdex.rocketmq.files.offset_files import OffsetFile
 from logdex.rocketmq.index_file.derive import IndexWindow
 from logdex.rocketmq.message.stored_message import decode_message
-from logdex.rocketmq.message_store.core import StoreCore
+from logdex.rocketmq.message_store.core import DISPATCH_AT_BYTES, StoreCore
 from logdex.rocketmq.message_store.derived.checkpoint import LiveCheckpoint
 from logdex.rocketmq.message_store.derived.index import LiveIndex
 from logdex.rocketmq.message_store.derived.queues import LiveQueues
@@ -32,7 +32,7 @@ from logdex.rocketmq.scan.window import Window
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 _log = logging.getLogger(__name__)
-BATCH_BYTES = 16 << 20
+BATCH_BYTES = DISPATCH_AT_BYTES
 """The messages that begin in so many bytes of the log are one batch, at most."""
 HURRY_BYTES = 4 << 20
 """If so much is left, the next batch follows at once."""
@@ -103,8 +103,6 @@ class Dispatch:
         self._moved = threading.Condition()
         self._waiting = 0
         """How many threads wait in `wait`."""
-        self.wanted = threading.Event()
-        """Is set when a thread waits for the dispatch, to wake the one that dispatches."""
 
     @property
     def is_hurried(self) -> bool:
@@ -220,7 +218,7 @@ class Dispatch:
         until = None if timeout_s is None else time.monotonic() + timeout_s
         with self._moved:
             self._waiting += 1
-            self.wanted.set()
+            self._core.dispatch_wanted.set()
             try:
                 while self.reput_from < target and self.error is None:
                     left = None if until is None else until - time.monotonic()
