@@ -40,7 +40,7 @@ class Rates:
     time.
 
     CPU time is more reliable on a shared machine. The first call, which fills caches, is not
-    counted.
+    counted, nor are more calls until `warm_s` seconds are over.
     """
 
     what: str
@@ -48,17 +48,22 @@ class Rates:
     call: Callable[[], object]
     between: Callable[[], object] = lambda: None
     """Called before each call, uncounted."""
+    warm_s: float = 0.0
     wall: list[float] = field(default_factory=list)
     on_core: list[float] = field(default_factory=list)
 
     def measure(self, repeats: int) -> None:
         """Adds `repeats` samples."""
-        for number in range(repeats + 1):
+        begin, is_warm, left = time.perf_counter(), False, repeats
+        while left:
             self.between()
             start, start_on_core = time.perf_counter(), time.thread_time()
             self.call()
             seconds, seconds_on_core = time.perf_counter() - start, time.thread_time() - start_on_core
-            if number:
+            if not is_warm:
+                is_warm = start + seconds >= begin + self.warm_s
+            else:
+                left -= 1
                 self.wall.append(self.units / seconds)
                 self.on_core.append(self.units / max(seconds_on_core, 1e-9))
 

@@ -58,6 +58,9 @@ def test_golden_stores(name: str, spark: SparkSession, golden_store: Callable[..
 @pytest.mark.slow
 def test_schema_key_and_view(spark: SparkSession, golden_store: Callable[..., Path]) -> None:
     path = str(golden_store("tiny-broker"))
+    for mode in ("FAILFAST", "DROPMALFORMED"):
+        schema = spark.read.format("rocketmq_store").option("mode", mode).load(path).schema
+        assert [field.name for field in schema if field.nullable] == ["body", "tags", "uniqueKey"]
     few = spark.read.schema("topic string, queueOffset bigint").format("rocketmq_store").load(path)
     assert few.columns == ["topic", "queueOffset"]
     assert few.where("topic = 'Orders' and queueOffset >= 1").count() > 0

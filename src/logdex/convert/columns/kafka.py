@@ -38,14 +38,14 @@ def _texts(stored: pa.Array) -> pa.Array:
 
 
 COLUMNS = (
-    same("key", "key", pa.binary()),
-    same("value", "value", pa.binary()),
+    same("key", "key", pa.binary(), nullable=True),
+    same("value", "value", pa.binary(), nullable=True),
     same("topic", "topic", pa.string()),
     same("partition", "partition", pa.int32()),
     same("offset", "offset", pa.int64()),
     timestamp("timestamp", "timestamp_ms"),
     SourceColumn("timestampType", pa.int32(), ("timestamp_type",), timestamp_types),
-    SourceColumn(HEADERS, pa.list_(_HEADER_TYPE), ("headers",), headers),
+    SourceColumn(HEADERS, pa.list_(_HEADER_TYPE), ("headers",), headers, nullable=True),
     same("producerId", "producer_id", pa.int64()),
     same("producerEpoch", "producer_epoch", pa.int16()),
     same("sequence", "sequence", pa.int32()),
@@ -56,4 +56,4 @@ COLUMNS = (
 )
 
 NAMES = tuple(column.name for column in COLUMNS)
-NEVER_NULL = frozenset(NAMES) - {"key", "value", HEADERS}
+NEVER_NULL = frozenset(column.name for column in COLUMNS if not column.nullable)

@@ -22,18 +22,20 @@ from logdex.primitives.wrong_questions import nearest
 class SourceColumn:
     """A column of the table. `reads` are the columns of the format that `make` needs; a column
     that reads nothing has one value for all rows of a split, the constant of its name. `is_same`
-    states whether it has the values of the one column that it reads, or the same times."""
+    states whether it has the values of the one column that it reads, or the same times. `nullable`
+    states whether there are rows without a value."""
 
     name: str
     kind: pa.DataType
     reads: tuple[str, ...] = ()
     make: Callable[[pa.RecordBatch], pa.Array] | None = None
     is_same: bool = False
+    nullable: bool = False
 
 
-def same(name: str, read: str, kind: pa.DataType) -> SourceColumn:
+def same(name: str, read: str, kind: pa.DataType, *, nullable: bool = False) -> SourceColumn:
     """Returns a column that is one column of the format, cast to the table's type."""
-    return SourceColumn(name, kind, (read,), lambda batch: as_type(batch.column(read), kind), True)
+    return SourceColumn(name, kind, (read,), lambda batch: as_type(batch.column(read), kind), True, nullable)
 
 
 def timestamp(name: str, read: str) -> SourceColumn:

@@ -33,16 +33,18 @@ def _escaped(texts: pa.StringArray) -> pa.StringArray:
 COLUMNS = (
     same("topic", "topic", pa.string()),
     same("flag", "flag", pa.int32()),
-    SourceColumn("body", pa.binary(), ("body", "sys_flag", "physical_offset"), lambda batch: batch.column("body")),
+    SourceColumn(
+        "body", pa.binary(), ("body", "sys_flag", "physical_offset"), lambda batch: batch.column("body"), nullable=True
+    ),
     SourceColumn("properties", pa.string(), ("properties",), lambda batch: json_objects(batch.column("properties"))),
     SourceColumn("brokerName", pa.string()),
     same("queueId", "queue_id", pa.int32()),
     same("queueOffset", "queue_offset", pa.int64()),
     timestamp("bornTimestamp", "born_timestamp_ms"),
     timestamp("storeTimestamp", "store_timestamp_ms"),
-    same("tags", "tags", pa.string()),
+    same("tags", "tags", pa.string(), nullable=True),
     same("keys", "keys", _TEXTS),
-    same("uniqueKey", "unique_key", pa.string()),
+    same("uniqueKey", "unique_key", pa.string(), nullable=True),
     same("propertyMap", "properties", _TEXT_MAP),
     same("physicalOffset", "physical_offset", pa.int64()),
     same("sizeBytes", "size_bytes", pa.int32()),
@@ -55,8 +57,8 @@ COLUMNS = (
     same("bodyCrc", "body_crc", pa.int64()),
 )
 """`body` reads the columns that decompressing needs. `properties` is a JSON object, as in
-rocketmq-spark; `propertyMap` is the same as a map."""
+rocketmq-spark; `propertyMap` is the same as a map. A body is null where it cannot be decompressed,
+and damage is not to fail."""
 
 NAMES = tuple(column.name for column in COLUMNS)
-NEVER_NULL = frozenset(NAMES) - {"tags", "uniqueKey", "body"}
-"""A body is null where it cannot be decompressed, and damage is not to fail."""
+NEVER_NULL = frozenset(column.name for column in COLUMNS if not column.nullable)

@@ -31,7 +31,7 @@ def _nulls(batch: pa.RecordBatch) -> pa.Array:
     return pa.nulls(len(batch), CORRUPT_TYPE)
 
 
-CORRUPT_COLUMN = SourceColumn(CORRUPT, CORRUPT_TYPE, (), _nulls)
+CORRUPT_COLUMN = SourceColumn(CORRUPT, CORRUPT_TYPE, (), _nulls, nullable=True)
 """The column is null in every row with data."""
 
 

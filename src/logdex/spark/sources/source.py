@@ -76,7 +76,10 @@ class LogSource(DataSource):
             table = self.table
         except LogdexError as error:
             table = self._stream_or(error)
-        return from_arrow_schema(Projection(table.columns, table.names).schema, prefer_timestamp_ntz=False)
+        projection = Projection(table.columns, table.names)
+        # Spark does not look for nulls in columns that have none
+        fields = [pa.field(each.name, each.kind, each.nullable) for each in projection.columns]
+        return from_arrow_schema(pa.schema(fields), prefer_timestamp_ntz=False)
 
     def _stream_or(self, error: LogdexError) -> LogStream:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -59,8 +59,10 @@ class ReadOptions:
         return (*names, CORRUPT) if self.mode == PERMISSIVE and CORRUPT not in names else names
 
     def available(self, columns: Sequence[SourceColumn]) -> tuple[SourceColumn, ...]:
-        """Returns the columns that a user may ask for."""
-        return (*columns, CORRUPT_COLUMN) if self.mode == PERMISSIVE else tuple(columns)
+        """Returns the columns that a user may ask for. A row about damage is null in all others."""
+        if self.mode != PERMISSIVE:
+            return tuple(columns)
+        return (*(replace(column, nullable=True) for column in columns), CORRUPT_COLUMN)
 
 
 class TablePart(Protocol):
