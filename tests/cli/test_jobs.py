@@ -27,7 +27,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("name", cases(COMMANDS, 2))
+@pytest.mark.parametrize("name", cases(COMMANDS, 3))
 def test_threads_change_nothing(name: str, golden_store: Any, golden_log: Any, tmp_path: Path) -> None:
     kind, (command, *flags) = COMMANDS[name]
     path = golden_store("tiny-5.5.0") if kind == "store" else golden_log("tiny-broker")

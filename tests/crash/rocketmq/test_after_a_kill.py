@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 import shutil
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from tests.cli.helpers import run, run_json
 from tests.crash.publications import PUBLISHING, OldDiskEnv, undated
 from tests.crash.rocketmq.stores import write_log
 from tests.crash.trees import tree
+from tests.examples import cases
 
 SETTINGS = {"mapped_file_size_consume_queue": 320, "max_hash_slot_num": 11, "max_index_num": 40}
 OTHER = {"mapped_file_size_consume_queue": 160, "max_hash_slot_num": 5, "max_index_num": 90}
@@ -81,8 +83,10 @@ def killed(name: str, at: int, source: Path, folder: Path, env_of: type[FaultEnv
     return root
 
 
-@pytest.mark.parametrize("env_of", [FaultEnv, OldDiskEnv])
-@pytest.mark.parametrize("first", ["rebuild", "rebuild with deleted topics", "recover"])
+@pytest.mark.parametrize(
+    ("env_of", "first"),
+    cases(itertools.product([FaultEnv, OldDiskEnv], ["rebuild", "rebuild with deleted topics", "recover"]), 2),
+)
 def test_another_command_does_what_it_does_without_the_kill(
     source: Path, tmp_path: Path, first: str, env_of: type[FaultEnv]
 ) -> None:

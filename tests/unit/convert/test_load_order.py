@@ -15,6 +15,7 @@ from logdex.errors import UsageError
 from logdex.kafka import Log, Record
 from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+from tests.examples import cases
 from tests.unit.convert.test_load import table
 from tests.unit.convert.test_translate import NEW
 
@@ -84,7 +85,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_order, "_OPEN_MAX", 2)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", cases(range(6), 3))
 def test_any_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Rows of two partitions, with gaps, in seven files of several row groups, which are sorted or
     not."""

@@ -63,7 +63,7 @@ class Partition:
             assert found == [record for record in reversed(self.records) if record[0] == key]
 
 
-@pytest.fixture(params=range(3))
+@pytest.fixture(params=cases(range(3), 3))
 def partition(request: pytest.FixtureRequest, tmp_path: Path) -> Partition:
     return Partition(tmp_path, request.param)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import time
@@ -25,6 +26,7 @@ from logdex.kafka.read.steady import LOOKS_MAX
 from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.snapshot.overview import overview
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
+from tests.examples import cases
 
 NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=200, retention_ms=-1, retention_bytes=4000)
@@ -78,8 +80,7 @@ ANSWERS: dict[str, Callable[[PartitionSnapshot], Any]] = {
 }
 
 
-@pytest.mark.parametrize("change", [retained, compacted])
-@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.parametrize(("answer", "change"), cases(itertools.product(ANSWERS, [retained, compacted]), 3))
 def test_an_answer_is_from_what_is_there(answer: str, change: Callable[[Log], None], tmp_path: Path) -> None:
     path = tmp_path / "events-0"
     with Log.open(path, CONFIG if change is retained else COMPACTED) as log:

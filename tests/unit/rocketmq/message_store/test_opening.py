@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from logdex.rocketmq.message_store.put.message import Message
 from logdex.rocketmq.read.results import GetMessageStatus
 from logdex.rocketmq.verify import verify
 from tests.directories import contents
+from tests.examples import cases
 from tests.unit.rocketmq.message_store.open_stores import SIZES, crash, open_store, require_sound
 from tests.unit.rocketmq.small_stores import CONFIG, build, message
 
@@ -112,8 +114,7 @@ HARMS = {
 }
 
 
-@pytest.mark.parametrize("ends", ["closed", "killed"])
-@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize(("ends", "harm"), cases(itertools.product(["closed", "killed"], HARMS), 2))
 def test_what_is_lost_is_derived(harm: str, ends: str, tmp_path: Path) -> None:
     root = tmp_path / "store"
     expected = make(root, ends=ends)

@@ -95,7 +95,7 @@ def test_files_expire_before_any_operation(act: Callable[[Path, Env], None], tmp
         fill(store)
         everything = At(0, lambda: None)
         act(tmp_path / "store", everything)
-    for number in some(range(1, -everything.left + 1), 60, first=7):
+    for number in some(range(1, -everything.left + 1), 120, first=7):
         with open_store(tmp_path / str(number), **sizes) as store:
             fill(store)
             act(tmp_path / str(number), At(number, lambda store=store: store.delete_expired(0, now_ms=LATER_MS)))  # type: ignore[misc]
