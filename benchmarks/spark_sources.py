@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks import kafka_data, kafka_peer, stores
 from benchmarks.measure import Rates, judged, remove
-from benchmarks.sparks_own_source import SCRIPT, works
+from benchmarks.sparks_own_source import SCRIPT, SETTINGS, works
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +32,7 @@ BODIES_BAR_GB_S = 2.0
 def _session() -> Any:
     from logdex.spark.session import session
 
-    return session("local[2]", app_name="logdex bench", conf={"spark.driver.memory": "3g"})
+    return session("local[2]", app_name="logdex bench", conf=SETTINGS)
 
 
 def rocketmq_source(data: Path, repeats: int, name: str = "1k") -> list[dict[str, Any]]:

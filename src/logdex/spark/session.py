@@ -40,8 +40,6 @@ DEFAULTS: Mapping[str, str] = {
     "spark.python.unix.domain.socket.enabled": "true",
     # filters reach Python sources only with this setting
     PUSHDOWN: "true",
-    # rows are short-lived, and the collector for throughput takes less time for them
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
     # a crashed worker prints its stack
     "spark.python.worker.faulthandler.enabled": "true",
 }
