@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from logdex.errors import CorruptError, MissingFileError, UnreadableError, UsageError
@@ -33,20 +34,26 @@ def stated_start(log: CommitLog, file: CommitLogFile, *, unreadable_is_damage: b
     return stated if second.physical_offset == stated + message.size_bytes else None
 
 
-def require_right_names(root: str, config: StoreConfig, env: Env) -> None:
-    """Raises `UsageError` for a CommitLog file of a store that has the name of another place than
+def require_right_names(log: CommitLog, files: Iterable[CommitLogFile], *, unreadable_is_damage: bool = True) -> None:
+    """Raises `UsageError` for one of these files of the log that has the name of another place than
     its messages: they would be taken for messages of that place, perhaps once more. One file by
-    itself may have any name."""
+    itself may have any name. Raises what `stated_start` raises."""
+    for file in () if log.is_one_file else files:
+        if file.start_offset in log.unusable:
+            continue
+        stated = stated_start(log, file, unreadable_is_damage=unreadable_is_damage)
+        if stated is not None:
+            raise UsageError(
+                f"{file.path} holds the messages of the file {stated:0{FILE_NAME_DIGITS}d}",
+                hint="logdex verify says how to mend that, and logdex recover reads them where they belong",
+            )
+
+
+def require_right_names_in(root: str, config: StoreConfig, env: Env) -> None:
+    """Raises `UsageError` for a misnamed CommitLog file of a store, and `StorageError` for bytes
+    that cannot be read."""
     with CommitLog.of_config(root, config, env=env) as log:
-        for file in () if log.is_one_file else log.files:
-            if file.start_offset in log.unusable:
-                continue
-            stated = stated_start(log, file, unreadable_is_damage=False)
-            if stated is not None:
-                raise UsageError(
-                    f"{file.path} holds the messages of the file {stated:0{FILE_NAME_DIGITS}d}",
-                    hint="logdex verify says how to mend that, and logdex recover reads them where they belong",
-                )
+        require_right_names(log, log.files, unreadable_is_damage=False)
 
 
 def with_stated_names(log: CommitLog) -> tuple[list[CommitLogFile], dict[str, CommitLogFile]]:

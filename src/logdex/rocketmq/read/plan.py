@@ -1,24 +1,26 @@
 """A read plan: the parts of a store's files that a filter needs, found from names, message heads
 and indexes.
 
-No body is read for a plan. The messages that match are found when a part is read: through the
-ConsumeQueues where they agree with the log, else by a scan. A key is looked up in the IndexFiles
-when the plan is made.
+For a plan, no body is read but that of a file's first message, which says whether the file has the
+right name. The messages that match are found when a part is read: through the ConsumeQueues where
+they agree with the log, else by a scan. A key is looked up in the IndexFiles when the plan is made.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
-from logdex.errors import CorruptError, LogdexError, MissingFileError, UsageError
+from logdex.errors import CorruptError, LogdexError, MissingFileError, StorageError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.jobs.read_plan import ReadPlanBase
 from logdex.layout.rocketmq import BLANK
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
+from logdex.rocketmq.commit_log.misnamed import require_right_names
 from logdex.rocketmq.message.stored_message import checked_size
 from logdex.rocketmq.read.keys.key_offsets import KeyIndex, index_offsets
 from logdex.rocketmq.read.keys.key_question import TIME_MAX_MS, KeyQuestion
@@ -75,7 +77,8 @@ def plan_read(
     ConsumeQueues point to. Because a broker's clock may go back, a store time does not bound those
     before and after it. So a filter by time excludes no part unless `time_slack_ms` states by how
     much store times go back at most. `known_offsets` are physical offsets where the caller knows
-    that messages begin.
+    that messages begin. Raises `UsageError` for a file that has the name of another place than its
+    messages, because they could be read twice.
     """
     if split_bytes is not None and split_bytes < 1:
         raise UsageError(f"split_bytes is {split_bytes}", hint="say 1 or more")
@@ -91,6 +94,9 @@ def plan_read(
             splits = list(planner.parts(planner.begin, planner.end, split_bytes))
     finally:
         planner.boundaries.close()
+    for file in dict.fromkeys(split.file for split in splits):
+        with suppress(StorageError):  # whoever reads the file meets it too
+            require_right_names(source.log, [file])
     files = {file for file in source.log.files if file.size_bytes}
     total_bytes = sum(file.size_bytes for file in files)
     return ReadPlan(

@@ -21,7 +21,7 @@ from logdex.jobs.staging import remove_tree_in_use
 from logdex.jobs.tasks import Count, Runner
 from logdex.jobs.work_time import work_seconds
 from logdex.rocketmq.commit_log.commit_log import CommitLog
-from logdex.rocketmq.commit_log.misnamed import require_right_names
+from logdex.rocketmq.commit_log.misnamed import require_right_names_in
 from logdex.rocketmq.files.broker_lock import broker_lock
 from logdex.rocketmq.files.known_topics import KnownTopics
 from logdex.rocketmq.files.store_files import StorePaths
@@ -76,7 +76,7 @@ def rebuild_on(
     check_output(root, output, in_place=in_place, env=env)
     notes = settle_unfinished(root, output, in_place=in_place, sync=sync, env=env)
     log = CommitLog.of_config(root, config, env=env)
-    require_right_names(root, config, env)
+    require_right_names_in(root, config, env)
     total = log.size_bytes
     require_space(output, log, config, env, copies=2)  # stage files are no larger than the result
     report = RebuildReport(engine, assumed=list(config.assumed), notes=notes)

@@ -15,7 +15,7 @@ from logdex.jobs.output import command_line, staged_output
 from logdex.jobs.reports import Progress
 from logdex.jobs.work_time import work_seconds
 from logdex.rocketmq.commit_log.commit_log import CommitLog
-from logdex.rocketmq.commit_log.misnamed import require_right_names
+from logdex.rocketmq.commit_log.misnamed import require_right_names_in
 from logdex.rocketmq.files.broker_lock import broker_lock
 from logdex.rocketmq.files.known_topics import KnownTopics
 from logdex.rocketmq.files.store_files import StorePaths
@@ -58,7 +58,7 @@ def rebuild(
     check_output(root, output, in_place=in_place, env=env)
     notes = settle_unfinished(root, output, in_place=in_place, sync=sync, env=env)
     log = CommitLog.of_config(root, config, env=env)
-    require_right_names(root, config, env)
+    require_right_names_in(root, config, env)
     require_space(output, log, config, env)
     report = RebuildReport("local", assumed=list(config.assumed), notes=notes)
     named = resolve_name_zone(StorePaths(root).index, time_zone, env=env)
