@@ -16,6 +16,7 @@ class SqlOptions(OpenSettings, total=False):
     control: bool
     isolation: str | None
     time_slack_ms: int | None
+    decompress: bool
 
 
 class RebuildSettings(OpenSettings, total=False):

@@ -21,7 +21,8 @@ def connect(path: StrPath, *, env: Env | None = None, **options: Unpack[SqlOptio
     `index_entries` and `consumer_offsets`; those of a Kafka path `records`, `partitions`,
     `segments`, `index_entries` and `consumer_offsets`. `options` are the settings of `logdex.open`;
     for a store `time_slack_ms` (how far the broker's clock may have gone back, so that times
-    exclude parts of the log); for Kafka `control` and `isolation`, as for `scan`.
+    exclude parts of the log) and `decompress` (compressed bodies are decompressed); for Kafka
+    `control` and `isolation`, as for `scan`.
 
     Raises `EnvironmentProblem` without DuckDB, and the errors of `logdex.open`.
     """

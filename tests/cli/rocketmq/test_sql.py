@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import io
 import json
+import zlib
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,8 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 pytest.importorskip("duckdb")
+from logdex.layout.rocketmq import SYS_FLAG_COMPRESSED
 from tests.cli.helpers import end_of, run, run_json, without_end
-from tests.unit.rocketmq.small_stores import MESSAGES, build
+from tests.unit.rocketmq.small_stores import MESSAGES, build, message
 
 GEOMETRY = (
     *("--mapped-file-size-consume-queue", 320, "--max-hash-slot-num", 7, "--max-index-num", 12),
@@ -178,3 +181,37 @@ def test_the_last_json_object_says_whether_all_was_read(store: Path, tmp_path: P
     end = end_of("sql", harmed, "SELECT * FROM consumer_offsets", *GEOMETRY, exit_code=1)
     assert (end["count"], end["is_complete"]) == (0, False)
     assert "consumerOffset.json" in end["problems"][0]
+
+
+BODIES = [b"plain", b"compressed " * 90, zlib.compress(b"not said to be compressed"), b"no zlib"]
+STORED = [BODIES[0], zlib.compress(BODIES[1]), *BODIES[2:]]
+
+
+def test_bodies_are_decompressed_on_request(tmp_path: Path) -> None:
+    flags = [0, SYS_FLAG_COMPRESSED, 0, SYS_FLAG_COMPRESSED]
+    messages = [
+        message(number, keys="hot", body=body, sys_flag=flag)
+        for number, (body, flag) in enumerate(zip(STORED, flags, strict=True))
+    ]
+    store = build(tmp_path / "store", messages)
+
+    def bodies(*more: str, exit_code: int = 0) -> list[bytes]:
+        query = "SELECT body FROM messages ORDER BY queue_offset"
+        rows = run_json("sql", store, query, *GEOMETRY, *more, exit_code=exit_code)
+        return [base64.b64decode(row["body"]) for row in rows]
+
+    assert bodies() == STORED
+    assert bodies("--decompress", exit_code=1) == BODIES
+    lengths = run_json(
+        "sql",
+        store,
+        f"SELECT octet_length(body) AS n FROM message_keys WHERE key = 'hot' AND octet_length(body) = {len(BODIES[1])}",
+        *GEOMETRY,
+        "--decompress",
+        exit_code=1,
+    )
+    assert lengths == [{"n": len(BODIES[1])}]
+    end = end_of("sql", store, "SELECT body FROM messages", *GEOMETRY, "--decompress", exit_code=1)
+    assert len(end["problems"]) == 1
+    assert "decompress" in end["problems"][0]
+    assert run("sql", store, "SELECT count(*) FROM messages", *GEOMETRY, "--decompress").exit_code == 0

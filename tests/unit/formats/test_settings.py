@@ -33,7 +33,7 @@ def test_the_typed_arguments_are_the_settings() -> None:
     assert names_of(MessageStoreSettings) == options | names_of(StoreSettings)
     assert names_of(ColumnOptions) == names_of(BatchSettings) - {"compression"} | {"piece_bytes"}
     both = names_of(LogSettings) | names_of(StoreSettings)
-    assert names_of(SqlOptions) - both == {"control", "isolation", "time_slack_ms"}
+    assert names_of(SqlOptions) - both == {"control", "isolation", "time_slack_ms", "decompress"}
     assert names_of(RebuildSettings) - both == {"key_index", "deleted_topics", "time_zone"}
 
 

@@ -44,6 +44,7 @@ def sql(
             show_default=False,
         ),
     ] = None,
+    decompress: Annotated[bool, typer.Option("--decompress", help="Decompress compressed bodies (RocketMQ).")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Ask in SQL, through DuckDB. Exit 0 good, 1 a log that was read is torn or corrupt, 2 cannot
@@ -51,6 +52,6 @@ def sql(
     if sum((csv, as_json, parquet is not None)) > 1:
         raise UsageError("--csv, --json and --parquet exclude each other", hint="give one of them")
     form = "csv" if csv else "json" if as_json else "table"
-    options = {"control": control, "isolation": isolation, "time_slack_ms": time_slack_ms}
+    options = {"control": control, "isolation": isolation, "time_slack_ms": time_slack_ms, "decompress": decompress}
     if not show("sql", target, query=query, form=form, parquet=parquet, **options):
         raise typer.Exit(PROBLEMS_FOUND)

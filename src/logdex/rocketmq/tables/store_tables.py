@@ -21,6 +21,7 @@ from logdex.rocketmq.snapshot.overview import StoreOverview, overview
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.tables.index_entries import IndexEntries
 from logdex.rocketmq.tables.message_keys import MessageKeys
+from logdex.rocketmq.tables.plain_bodies import PlainBodies
 
 QUEUES = pa.schema(
     [
@@ -51,18 +52,32 @@ class StoreTables:
     """The tables of a store: `messages`; `message_keys`, which has a row per key of a message;
     `queues`; `segments`, which are the CommitLog's files; `index_entries`; `consumer_offsets`.
 
-    `problems` are what could not be read for the small tables.
+    `problems` are what could not be read for the small tables, and bodies that could not be
+    decompressed.
     """
 
-    def __init__(self, snapshot: StoreSnapshot, *, time_slack_ms: int | None = None, env: Env = DEFAULT_ENV) -> None:
+    def __init__(
+        self,
+        snapshot: StoreSnapshot,
+        *,
+        time_slack_ms: int | None = None,
+        decompress: bool = False,
+        env: Env = DEFAULT_ENV,
+    ) -> None:
+        """`decompress` decompresses the bodies that are compressed. One that cannot be decompressed
+        stays as it is stored, and is among `problems`."""
         self.problems: list[str] = []
         self._snapshot = snapshot
         self._env = env
         scan = snapshot.scan(time_slack_ms=time_slack_ms)
         self._messages, self._keys = ScanSource(scan), MessageKeys(scan)
+        messages, keys = (
+            (PlainBodies(each, snapshot.commit_log, self.problems) if decompress else each)
+            for each in (self._messages, self._keys)
+        )
         self.tables = {
-            "messages": TimedTable(self._messages),
-            "message_keys": TimedTable(self._keys),
+            "messages": TimedTable(messages),
+            "message_keys": TimedTable(keys),
             "queues": TimedTable(Rows(QUEUES, lambda: [each.to_json() for each in self._overview.queues])),
             "segments": TimedTable(Rows(SEGMENTS, lambda: map(asdict, snapshot.commit_log.files))),
             "index_entries": TimedTable(IndexEntries(snapshot)),

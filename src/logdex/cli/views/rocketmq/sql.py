@@ -20,6 +20,7 @@ def show(
     form: str,
     parquet: str | None,
     time_slack_ms: int | None,
+    decompress: bool,
 ) -> bool:
     """Prints the result of a query. Returns whether the log was read to a clean end, as far as the
     query needed it."""
@@ -27,9 +28,10 @@ def show(
     from logdex.rocketmq.tables.store_tables import StoreTables
     from logdex.sql.session import SqlSession
 
-    snapshot = StoreSnapshot(found, **settings)
-    with snapshot, SqlSession(tables := StoreTables(snapshot, time_slack_ms=time_slack_ms)) as session:
-        rows = print_result(session, query, form, parquet)
+    with StoreSnapshot(found, **settings) as snapshot:
+        tables = StoreTables(snapshot, time_slack_ms=time_slack_ms, decompress=decompress)
+        with SqlSession(tables) as session:
+            rows = print_result(session, query, form, parquet)
         is_good = tell_problems(tables.problems)
         ends = {scan.end.offset: scan.end for scan in tables.scans if scan.end is not None}.values()
         for end in ends:
