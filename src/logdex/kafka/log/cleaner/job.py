@@ -21,9 +21,9 @@ import numpy as np
 from logdex import limits
 from logdex.errors import CorruptError, LogClosedError, TruncatedError, UsageError
 from logdex.kafka.columns.record_columns import read_record_batches
+from logdex.kafka.log.cleaner.cleaned_segments import CleanedSegments
 from logdex.kafka.log.cleaner.filter import BatchFilter, LastRecord, batch_at, emptied, rows_of
 from logdex.kafka.log.cleaner.offset_map import DEDUPE_BUFFER_BYTES, OffsetMap
-from logdex.kafka.log.cleaner.segments import CleanedSegments
 from logdex.kafka.log.cleaner.transactions import CleanedTransactions
 from logdex.kafka.log.core import LogCore
 from logdex.kafka.log.retention import apply_retention
