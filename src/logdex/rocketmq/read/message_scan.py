@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from logdex.rocketmq.read.parts.part_reader import PartReader
+    from logdex.rocketmq.read.parts.queue_counts import QueueCounts
     from logdex.rocketmq.scan.window import Window
 
 
@@ -155,11 +156,25 @@ class LogScan(ScanFrames):
         """Yields windows with wanted messages, and the places of these in the window."""
         return self._windows(self._reader(None), None)
 
+    def queue_counts(self) -> QueueCounts | None:
+        """Returns how many messages each queue has, if the ConsumeQueues vouch for the whole log;
+        then the pass is at its end. None otherwise, and with a filter or a limit."""
+        from logdex.rocketmq.read.parts.queue_counts import count_by_queue
+
+        source, upto = self._source, self.upto()
+        if source.store is None or upto is None or self.wanted != ReadFilter():
+            return None
+        counts = count_by_queue(source.log, source.store, source.config, source.env, upto.offset)
+        if counts is not None:
+            self.end = self._find_end(True)
+        return counts
+
     def plan(self, columns: Sequence[str] | None = None) -> ReadPlan:
         """Plans a pass. The begin offset that the scan was made with must be that of a message."""
-        return self._plan(columns, self._upto())
+        return self._plan(columns, self.upto())
 
-    def _upto(self) -> LogEnd | None:
+    def upto(self) -> LogEnd | None:
+        """Returns where a pass ends even if a broker writes on; None for no such place."""
         return None if self.limit is not None else self._find_end(False)
 
     def _plan(self, columns: Sequence[str] | None, upto: LogEnd | None) -> ReadPlan:
@@ -190,7 +205,7 @@ class LogScan(ScanFrames):
         if self.limit is not None and self.limit <= 0:
             return
         with closing(reader):
-            upto = self._upto()
+            upto = self.upto()
             plan = self._plan(columns, upto)
             for split in plan.splits:
                 end = yield from self._windows_of(split, reader)

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 
 from logdex.errors import StoreError
-from logdex.frames.scan_frames import ScanSource
 from logdex.frames.tables import Rows, TimedTable
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.files.config_files import ConsumerOffsets
@@ -19,6 +18,7 @@ from logdex.rocketmq.message.message_json import to_text
 from logdex.rocketmq.read.message_scan import LogScan
 from logdex.rocketmq.snapshot.overview import StoreOverview, overview
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+from logdex.rocketmq.tables.counted_messages import CountedMessages
 from logdex.rocketmq.tables.index_entries import IndexEntries
 from logdex.rocketmq.tables.message_keys import MessageKeys
 from logdex.rocketmq.tables.plain_bodies import PlainBodies
@@ -70,7 +70,7 @@ class StoreTables:
         self._snapshot = snapshot
         self._env = env
         scan = snapshot.scan(time_slack_ms=time_slack_ms)
-        self._messages, self._keys = ScanSource(scan), MessageKeys(scan)
+        self._messages, self._keys = CountedMessages(scan), MessageKeys(scan)
         messages, keys = (
             (PlainBodies(each, snapshot.commit_log, self.problems) if decompress else each)
             for each in (self._messages, self._keys)

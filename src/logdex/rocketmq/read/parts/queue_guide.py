@@ -65,6 +65,36 @@ class QueueGuide:
     def look(self, scanner: Scanner, file: CommitLogFile, opened: ReadFile, begin: int, stop: int) -> Guide | None:
         """Returns the guide to the messages that begin in bytes [begin, stop) of a file, where one
         begins at `begin`. None if a scan of all of it costs less."""
+        said, ranges = self._trusted(scanner, file, opened, begin, stop)
+        if not len(ranges):
+            return None
+        guide = Guide(ranges, self._wanted_of(said))
+        return guide if is_worth_it(guide, begin) else None
+
+    def count(
+        self, scanner: Scanner, file: CommitLogFile, opened: ReadFile, begin: int, stop: int
+    ) -> tuple[int, dict[tuple[bytes, int], int]] | None:
+        """Returns the position behind the messages that begin in bytes [begin, stop) of a file,
+        where one begins at `begin`, and how many of them each queue has. None if the entries do not
+        vouch for each of these messages once, up to the last one that an entry points to."""
+        said, ranges = self._trusted(scanner, file, opened, begin, stop)
+        numbers = range(len(self._cursors or []))
+        runs = said.runs(numbers)
+        size_bytes = sum(int(run.sizes.sum()) for _, run in runs)
+        if ranges.tolist() != [[begin, begin + size_bytes]]:
+            return None
+        counts: dict[tuple[bytes, int], int] = {}
+        for number, run in runs:
+            cursor = (self._cursors or [])[number]
+            name = (cursor.topic, cursor.queue_id)
+            counts[name] = counts.get(name, 0) + len(run)
+        return begin + size_bytes, counts
+
+    def _trusted(
+        self, scanner: Scanner, file: CommitLogFile, opened: ReadFile, begin: int, stop: int
+    ) -> tuple[PieceEntries, npt.NDArray[np.int64]]:
+        """Returns the entries of the messages that begin in bytes [begin, stop) of a file, where
+        one begins at `begin`, and the ranges (begin, end) of positions for which they vouch."""
         if self._cursors is None:
             self._cursors = open_cursors(self._store, self._env, self._open)
             self._numbers = {(cursor.topic, cursor.queue_id): n for n, cursor in enumerate(self._cursors)}
@@ -78,16 +108,12 @@ class QueueGuide:
             if len(ranges) > RANGES_MAX:
                 ranges = ranges[ranges[:, 1] - ranges[:, 0] >= RANGE_BYTES_MIN]
             if not len(ranges):
-                return None
+                return said, ranges[:, :2]
             wrong = self._wrong(whole, scanner, said.at(ranges[:, 2]))
             if not len(wrong):
                 break
             said.leave_out(wrong)
-        ranges = ranges[~np.isin(ranges[:, 2], wrong.offsets)][:, :2] - file.start_offset
-        if not len(ranges):
-            return None
-        guide = Guide(ranges, self._wanted_of(said))
-        return guide if is_worth_it(guide, begin) else None
+        return said, ranges[~np.isin(ranges[:, 2], wrong.offsets)][:, :2] - file.start_offset
 
     def agreeing(self, scanner: Scanner, window: Window, entries: QueueEntries) -> int:
         """Returns how many messages of a window, counted from its first, match the entries."""
