@@ -20,8 +20,7 @@ _BATCH_ROWS = 1 << 16
 
 
 class CountedMessages:
-    """The messages of a scan. `scans` are the scans that reads have made, or whose end was found
-    when the ConsumeQueues were counted, which happens once."""
+    """The messages of a scan. The ConsumeQueues are counted at the first read that needs it."""
 
     def __init__(self, scan: LogScan) -> None:
         self.schema = scan.schema
@@ -33,7 +32,7 @@ class CountedMessages:
 
     @property
     def scans(self) -> list[LogScan]:
-        """The scans, each with where the log ended."""
+        """The scans that reads have made, and those whose end was found by counting."""
         return [*self._source.scans, *self._counting]
 
     def counts(self) -> QueueCounts | None:

@@ -9,6 +9,7 @@ entries point to, so its log is scanned.
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import closing
 
 from logdex.errors import StorageError
@@ -22,7 +23,7 @@ from logdex.rocketmq.read.read_filter import ReadFilter
 from logdex.rocketmq.scan.scanner import Scanner
 from logdex.rocketmq.settings.store_config import StoreConfig
 
-QueueCounts = dict[tuple[bytes, int], int]
+QueueCounts = Counter[tuple[bytes, int]]
 """The number of messages per (topic, queue id)."""
 
 
@@ -31,7 +32,7 @@ def count_by_queue(log: CommitLog, store: str, config: StoreConfig, env: Env, en
     ConsumeQueues do not show that."""
     if env.exists(StorePaths(store).abort):
         return None
-    counts: QueueCounts = {}
+    counts: QueueCounts = Counter()
     scanner = Scanner(config, check_crc=False, env=env)
     try:
         with closing(QueueGuide(store, ReadFilter(), env, bodies=False)) as guide:
@@ -59,8 +60,7 @@ def _count_in(
             found = guide.count(scanner, file, opened, at, stop)
             if found is not None:
                 at, more = found
-                for name, count in more.items():
-                    counts[name] = counts.get(name, 0) + count
+                counts.update(more)
             if found is None or at < stop:
                 break
         if at == end:

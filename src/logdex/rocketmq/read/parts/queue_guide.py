@@ -3,6 +3,7 @@ can be trusted."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,22 +74,17 @@ class QueueGuide:
 
     def count(
         self, scanner: Scanner, file: CommitLogFile, opened: ReadFile, begin: int, stop: int
-    ) -> tuple[int, dict[tuple[bytes, int], int]] | None:
+    ) -> tuple[int, Counter[tuple[bytes, int]]] | None:
         """Returns the position behind the messages that begin in bytes [begin, stop) of a file,
         where one begins at `begin`, and how many of them each queue has. None if the entries do not
         vouch for each of these messages once, up to the last one that an entry points to."""
         said, ranges = self._trusted(scanner, file, opened, begin, stop)
-        numbers = range(len(self._cursors or []))
-        runs = said.runs(numbers)
-        size_bytes = sum(int(run.sizes.sum()) for _, run in runs)
-        if ranges.tolist() != [[begin, begin + size_bytes]]:
-            return None
-        counts: dict[tuple[bytes, int], int] = {}
-        for number, run in runs:
-            cursor = (self._cursors or [])[number]
-            name = (cursor.topic, cursor.queue_id)
-            counts[name] = counts.get(name, 0) + len(run)
-        return begin + size_bytes, counts
+        counts: Counter[tuple[bytes, int]] = Counter()
+        names, behind = [*self._numbers], begin
+        for number, run in said.runs(range(len(names))):
+            counts[names[number]] += len(run)
+            behind += int(run.sizes.sum())
+        return (behind, counts) if ranges.tolist() == [[begin, behind]] else None
 
     def _trusted(
         self, scanner: Scanner, file: CommitLogFile, opened: ReadFile, begin: int, stop: int
