@@ -3,6 +3,7 @@ from the log, and are always those of the log."""
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from collections import Counter
@@ -12,9 +13,11 @@ from typing import Any
 
 import pytest
 
+from logdex.errors import LogdexError, StorageError
 from logdex.frames.conditions import Conditions
 from logdex.frames.scan_frames import ScanSource
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, SYS_FLAG_PREPARED
+from logdex.rocketmq import Message, MessageStore
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.read.message_scan import LogScan
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
@@ -87,6 +90,45 @@ def test_a_refreshed_snapshot_is_counted_again(tmp_path: Path) -> None:
         build(root, some)
         store.refresh()
         assert sum(rows_of(table).values()) == 40
+
+
+@pytest.mark.parametrize("where", ["commitlog/*", "consumequeue/*/*/*"])
+@pytest.mark.parametrize("place", [0, 1, -1])
+@pytest.mark.parametrize("size_bytes", [0, 30, 130])
+def test_a_file_that_shrinks_after_the_store_was_opened(
+    tmp_path: Path, where: str, place: int, size_bytes: int
+) -> None:
+    root = build(tmp_path / "store", messages())
+    with StoreSnapshot(str(root), config=CONFIG) as store:
+        counted, scanned = CountedMessages(store.scan()), ScanSource(store.scan())
+        assert store.scan().upto() is not None
+        os.truncate(sorted(root.glob(where))[place], size_bytes)
+        outcomes: list[object] = []
+        for table in (counted, scanned):
+            try:
+                outcomes.append((rows_of(table), set(map(str, ends_of(table.scans)))))
+            except LogdexError as error:
+                outcomes.append((type(error), error.path if isinstance(error, StorageError) else None))
+        assert outcomes[0] == outcomes[1]
+
+
+def test_what_a_writer_puts_after_the_store_was_opened_is_not_counted(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with MessageStore.open(root) as writer:
+        for number in range(30):
+            writer.put_message(Message("orders", b"%d" % number))
+    with StoreSnapshot(str(root)) as store:
+        counted, scanned = CountedMessages(store.scan()), ScanSource(store.scan())
+        assert store.scan().upto() is not None
+        with MessageStore.open(root) as writer:
+            writer.put_message(Message("orders", b"later"))
+            assert counted.counts() is None  # an open store has the file abort
+            assert rows_of(counted) == rows_of(scanned)
+        anew = CountedMessages(store.scan())
+        assert sum(rows_of(anew).values()) == 30
+        assert anew.counts() is not None
+        store.refresh()
+        assert sum(rows_of(anew).values()) == 31
 
 
 def test_many_rows_of_a_queue_come_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
