@@ -88,8 +88,9 @@ class Rows:
 
 
 class LogTables(Protocol):
-    """The tables of what is at a path. `problems` are about the small ones; the scans of the large
-    ones have their own."""
+    """The tables of what is at a path, each as it was when it was first read, or first since the
+    last `refresh`. `problems` are about the small ones; the scans of the large ones have their
+    own."""
 
     @property
     def tables(self) -> Mapping[str, LazyTable]:
@@ -98,3 +99,6 @@ class LogTables(Protocol):
     @property
     def problems(self) -> Sequence[str]:
         """What could not be read, as text."""
+
+    def refresh(self) -> None:
+        """Makes the tables anew, with what was written meanwhile."""

@@ -29,7 +29,10 @@ _BARE_OFFSET = re.compile(r'(?<!")\boffset\b(?!")', re.IGNORECASE)
 
 class SqlSession:
     """A connection of DuckDB with some tables. A context manager; one thread at a time. Times
-    without a zone are UTC."""
+    without a zone are UTC.
+
+    A table shows the log as it was when the session first read that table, or first since
+    `refresh`. `datasets` are the tables by name."""
 
     def __init__(self, tables: LogTables, opened: AbstractContextManager[object] | None = None) -> None:
         """`opened` is closed with the session. Raises `EnvironmentProblem` without DuckDB."""
@@ -41,18 +44,27 @@ class SqlSession:
             duckdb = require("duckdb")
             self._error: type[Exception] = duckdb.Error
             self.tables = tables
-            self.datasets = {name: LogDataset(table) for name, table in tables.tables.items()}
             self.connection = duckdb.connect(":memory:", config=_SETTINGS)
             self._resources.callback(self.connection.close)
             self.connection.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
-            for name, dataset in self.datasets.items():
-                self.connection.register(name, dataset)
+            self._register()
         except BaseException:
             self.close()
             raise
 
     def __repr__(self) -> str:
         return repr_of(self, ", ".join(self.datasets), is_closed=self._closed)
+
+    def _register(self) -> None:
+        self.datasets = {name: LogDataset(table) for name, table in self.tables.tables.items()}
+        for name, dataset in self.datasets.items():
+            self.connection.register(name, dataset)
+
+    def refresh(self) -> None:
+        """Lets the tables have what was written meanwhile. No result of an earlier query may be
+        read on afterwards."""
+        self.tables.refresh()
+        self._register()
 
     def batches(self, query: str) -> Iterator[pa.RecordBatch]:
         """Runs a statement, or several of which the last one may be a SELECT, and yields its rows:

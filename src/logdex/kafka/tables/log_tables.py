@@ -80,7 +80,11 @@ class KafkaTables:
     ) -> None:
         self.problems: list[str] = []
         self._found, self._snapshot, self._env = found, snapshot, env
-        scan = snapshot.scan(control=control, isolation=isolation)
+        self._control, self._isolation = control, isolation
+        self._make()
+
+    def _make(self) -> None:
+        scan = self._snapshot.scan(control=self._control, isolation=self._isolation)
         self._records = ScanSource(scan)
         self.tables = {
             "records": TimedTable(self._records),
@@ -89,6 +93,13 @@ class KafkaTables:
             "index_entries": TimedTable(IndexEntries(scan.partitions)),
             "consumer_offsets": TimedTable(Rows(CONSUMER_OFFSETS, self._consumer_offsets)),
         }
+
+    def refresh(self) -> None:
+        """Makes the tables anew, with what was written meanwhile."""
+        self._snapshot.refresh()
+        self.__dict__.pop("_overview", None)
+        self.problems = []
+        self._make()
 
     @property
     def scans(self) -> list[KafkaScan[PartitionSnapshot]]:

@@ -216,6 +216,8 @@ class StoreSnapshot(KeyReads):
     def _find_valid_end(self, *, look_behind: bool) -> LogEnd:
         if self.commit_log.is_one_file:
             return self.log_extent().end
+        if self._near is None and self._valid_end is None:
+            self.commit_log.refresh()  # a writer may have made files since it was listed
         found = self.root, self.commit_log, self._open_queues(), self.config, self._env
         return find_store_end(*found, look_behind=look_behind).end
 
@@ -252,8 +254,7 @@ class StoreSnapshot(KeyReads):
 
     def look_message(self, msg_id: str | MessageId) -> StoredMessage:
         """Returns the message with a server's MessageID (32 or 56 hexadecimal digits). Raises
-        `UsageError` for other text, and `MissingFileError` or `CorruptError` if the log does not
-        hold that message."""
+        `UsageError` for other text, `MissingFileError` or `CorruptError` if it is not there."""
         wanted = MessageId.parse(msg_id) if isinstance(msg_id, str) else msg_id
         return look_message(self.commit_log, self.valid_end_offset, wanted)
 

@@ -67,12 +67,16 @@ class StoreTables:
         """`decompress` decompresses the bodies that are compressed. One that cannot be decompressed
         stays as it is stored, and is among `problems`."""
         self.problems: list[str] = []
-        self._snapshot = snapshot
-        self._env = env
-        scan = snapshot.scan(time_slack_ms=time_slack_ms)
+        self._snapshot, self._env = snapshot, env
+        self._time_slack_ms, self._decompress = time_slack_ms, decompress
+        self._make()
+
+    def _make(self) -> None:
+        snapshot = self._snapshot
+        scan = snapshot.scan(time_slack_ms=self._time_slack_ms)
         self._messages, self._keys = CountedMessages(scan), MessageKeys(scan)
         messages, keys = (
-            (PlainBodies(each, snapshot.commit_log, self.problems) if decompress else each)
+            (PlainBodies(each, snapshot.commit_log, self.problems) if self._decompress else each)
             for each in (self._messages, self._keys)
         )
         self.tables = {
@@ -83,6 +87,13 @@ class StoreTables:
             "index_entries": TimedTable(IndexEntries(snapshot)),
             "consumer_offsets": TimedTable(Rows(CONSUMER_OFFSETS, self._consumer_offsets)),
         }
+
+    def refresh(self) -> None:
+        """Makes the tables anew, with what was written meanwhile."""
+        self._snapshot.refresh()
+        self.__dict__.pop("_overview", None)
+        self.problems = []
+        self._make()
 
     @property
     def scans(self) -> list[LogScan]:

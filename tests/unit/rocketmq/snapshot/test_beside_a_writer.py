@@ -39,6 +39,19 @@ def test_what_is_put_later_is_seen_behind_refresh_only(tmp_path: Path) -> None:
             assert sorted(snapshot.topics()) == ["T", "U"]
 
 
+def test_files_that_were_made_before_the_first_read_are_read(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "store", mapped_file_size_commit_log=4096) as store:
+        put(store, "T", range(10))
+        with logdex.open_store(tmp_path / "store") as snapshot, logdex.open_store(tmp_path / "store") as limited:
+            assert len(list(limited.scan(limit=1))) == 1
+            put(store, "T", range(10, 100))  # into further files, too
+            for each in (snapshot, limited):
+                scan = each.scan()
+                assert len(list(scan)) == 100
+                assert scan.end == each.valid_end
+                assert sum(queue.max_offset for queue in each.queues()) == 100
+
+
 def test_a_scan_does_not_run_after_the_writer(tmp_path: Path) -> None:
     table = pa.table({"topic": ["T"] * 10_000, "body": [b"x"] * 10_000})
     with MessageStore.open(tmp_path / "store") as store, opened(tmp_path / "store") as snapshot:
