@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 from logdex.errors import IncompleteReadWarning, UsageError
 from logdex.frames.conditions import Conditions
+from logdex.primitives.wrong_questions import nearest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,8 +34,8 @@ class ScanFrames(ABC):
 
     `to_pandas` and `to_polars` read everything into memory. `to_dataset` and `to_lazy_polars`
     return tables that read when they are asked, and then only the columns and the parts of the log
-    that a query needs. These have, besides the columns of `to_arrow`, a timestamp for each time in
-    milliseconds: `store_timestamp` for `store_timestamp_ms`.
+    that a query needs. All of these have, besides the columns of `to_arrow`, a timestamp for each
+    time in milliseconds: `store_timestamp` for `store_timestamp_ms`.
     """
 
     COUNTED_BY: ClassVar[str]
@@ -74,6 +75,10 @@ class ScanFrames(ABC):
         from logdex.frames.tables import TimedTable, times_of
 
         names, times = list(columns), times_of(self.schema)
+        known = {each: each for each in (*self.schema.names, *times)}
+        for name in names:
+            if name not in known:
+                raise UsageError(f"there is no column {name!r}", hint=nearest(str(name), known, known))
         reader = self.arrow_reader([*dict.fromkeys(times.get(name, name) for name in names)])
         table = TimedTable(_Read(reader))
         schema = pa.schema([table.schema.field(name) for name in names])
@@ -110,14 +115,18 @@ class ScanFrames(ABC):
         from logdex.frames.extras import require
 
         require("pandas")
-        return self.to_arrow(columns).read_pandas()
+        return self._whole(columns).read_pandas()
 
     def to_polars(self, columns: Sequence[str] | None = None) -> Any:
         """Returns some columns (None: all) as a `polars.DataFrame`. Raises `EnvironmentProblem`
         without Polars."""
         from logdex.frames.polars_frames import data_frame
 
-        return data_frame(self.to_arrow(columns))
+        return data_frame(self._whole(columns))
+
+    def _whole(self, columns: Sequence[str] | None) -> pa.RecordBatchReader:
+        """Returns `to_arrow`, by default with the columns of `to_dataset`."""
+        return self.to_arrow(self._table().schema.names if columns is None else columns)
 
     def to_dataset(self) -> LogDataset:
         """Returns a `pyarrow.dataset.Dataset`, which DuckDB can query by the name of its

@@ -55,6 +55,14 @@ def test_timestamps_can_be_named(snapshot: Any) -> None:
         snapshot.scan().to_arrow([times[0], "times"])
 
 
+def test_eager_frames_have_the_columns_of_lazy_ones(snapshot: Any) -> None:
+    names = snapshot.scan().to_dataset().schema.names
+    assert list(snapshot.scan().to_pandas()) == names
+    assert snapshot.scan().to_polars().equals(snapshot.scan().to_lazy_polars().collect())
+    with pytest.raises(UsageError, match=r"no column 'topik' .did you mean topic"):
+        snapshot.scan().to_pandas(["topik"])
+
+
 @pytest.mark.parametrize("way", ["to_arrow", "to_pandas", "to_polars"])
 def test_columns_are_a_list(snapshot: Any, way: str) -> None:
     with pytest.raises(UsageError, match=r"the columns are 'topic' .give a list of names: \['topic'\]"):

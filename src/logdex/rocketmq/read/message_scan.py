@@ -41,7 +41,11 @@ class ScanOptions(TypedDict, total=False):
     limit: int | None
     tags: Text | None
     time_slack_ms: int | None
+    decompress: bool
 
+
+UNDECOMPRESSED_MAX = 100
+"""How many bodies that cannot be decompressed are told one by one."""
 
 _DECODED_MESSAGES = 64
 """How many messages are decoded before it is asked whether their bytes could be read."""
@@ -79,6 +83,9 @@ class LogScan(ScanFrames):
     stopped the pass earlier. Damage in messages that the filter does not require to read is not
     found, and messages after it are returned. One thread at a time.
 
+    With `decompress`, bodies are as their producers sent them. One that cannot be decompressed
+    stays as it is stored, and is among `losses`.
+
     `time_slack_ms` is for the read plan. `find_source` returns what to read for another filter,
     which may need the index. `find_end` returns where a pass without a limit ends even if a broker
     writes on; None for no such place. It is called with True when a pass has come there."""
@@ -93,8 +100,13 @@ class LogScan(ScanFrames):
         time_slack_ms: int | None = None,
         find_source: Callable[[ReadFilter], PlanSource] | None = None,
         find_end: Callable[[bool], LogEnd | None] = lambda _: None,
+        *,
+        decompress: bool = False,
     ) -> None:
         require_counts(limit=limit)
+        self._decompress = decompress
+        self.undecompressed: list[str] = []
+        """The errors of the bodies that could not be decompressed."""
         self.wanted = wanted
         self.limit = limit
         self.end: LogEnd | None = None
@@ -112,7 +124,8 @@ class LogScan(ScanFrames):
     @property
     def losses(self) -> list[str]:
         """What the last pass could not read, in words; empty if it read everything."""
-        return [] if self.end is None or self.end.is_clean else [self.end.description]
+        ends = [] if self.end is None or self.end.is_clean else [self.end.description]
+        return [*self.undecompressed, *ends]
 
     def __iter__(self) -> Iterator[StoredMessage]:
         return (message for _, message in self.items())
@@ -123,7 +136,22 @@ class LogScan(ScanFrames):
         for window, rows in self.windows():
             data = memoryview(window.data)  # type: ignore[arg-type]  # arrays are buffers; the stubs do not say so
             for start in range(0, len(rows), _DECODED_MESSAGES):
-                yield from _decoded(window, data, rows[start : start + _DECODED_MESSAGES])
+                for offset, message in _decoded(window, data, rows[start : start + _DECODED_MESSAGES]):
+                    yield offset, self._plain(offset, message) if self._decompress else message
+
+    def _plain(self, offset: int, message: StoredMessage) -> StoredMessage:
+        from logdex.rocketmq.message.body import decompress_body
+
+        path, position = self._source.log.place_of(offset)
+        try:
+            return replace(message, body=decompress_body(message, path=path, position=position))
+        except CorruptError as error:
+            return replace(message, body=self._as_stored(error, offset, message.body))
+
+    def _as_stored(self, error: CorruptError, _offset: int, stored: bytes) -> bytes:
+        if len(self.undecompressed) < UNDECOMPRESSED_MAX:
+            self.undecompressed.append(str(error))
+        return stored
 
     @property
     def schema(self) -> pa.Schema:
@@ -141,16 +169,33 @@ class LogScan(ScanFrames):
         source, find = self._source, self._find_source
         if find is not None and wanted.key != self.wanted.key:
             source = find(wanted)
-        scan = LogScan(source, wanted, self.limit, self._time_slack_ms, find, self._find_end)
+        more = self.limit, self._time_slack_ms, find, self._find_end
+        scan = LogScan(source, wanted, *more, decompress=self._decompress)
         scan._start_offset = self._start_offset
         return scan
 
     def arrow_reader(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
         """Returns the messages as a `pyarrow.RecordBatchReader`, as `to_arrow` does."""
-        from logdex.rocketmq.columns.message_columns import to_record_batches
+        from logdex.rocketmq.columns.message_columns import schema_of, to_record_batches
 
-        reader = self._reader(columns)
-        return to_record_batches(self._windows(reader, columns), reader.scanner.table, columns)
+        names = None if columns is None else list(columns)
+        is_plain = self._decompress and (names is None or "body" in names)
+        if is_plain and names is not None:
+            from logdex.rocketmq.columns.plain_bodies import NEEDED_COLUMNS
+
+            schema_of(names)  # raises an error for wrong names
+            names = [*dict.fromkeys((*names, *NEEDED_COLUMNS))]
+        reader = self._reader(names)
+        found = to_record_batches(self._windows(reader, names), reader.scanner.table, names)
+        return self._decompressed(found, schema_of(columns)) if is_plain else found
+
+    def _decompressed(self, found: pa.RecordBatchReader, schema: pa.Schema) -> pa.RecordBatchReader:
+        import pyarrow as pa
+
+        from logdex.rocketmq.columns.plain_bodies import decompressed
+
+        parts = (part for each in found for part in decompressed(each, self._source.log.place_of, self._as_stored))
+        return pa.RecordBatchReader.from_batches(schema, (part.select(schema.names) for part in parts))
 
     def windows(self) -> Iterator[tuple[Window, npt.NDArray[np.int64]]]:
         """Yields windows with wanted messages, and the places of these in the window."""
@@ -201,6 +246,7 @@ class LogScan(ScanFrames):
         self, reader: PartReader, columns: Sequence[str] | None
     ) -> Iterator[tuple[Window, npt.NDArray[np.int64]]]:
         self.end, self.trimmed = None, reader.trimmed
+        self.undecompressed.clear()
         reader.most = self.limit
         if self.limit is not None and self.limit <= 0:
             return

@@ -192,8 +192,7 @@ class StoreSnapshot(KeyReads):
 
     @property
     def valid_end(self) -> LogEnd:
-        """Where and why the log ends, found from the newest known message, or by a scan of a single
-        file."""
+        """Where and why the log ends, by its newest known message, or in one file by a scan."""
         with self._lock:
             if self._valid_end is None:
                 near, found = self._near, self._find_valid_end(look_behind=True)
@@ -293,16 +292,15 @@ class StoreSnapshot(KeyReads):
         limit: int | None = None,
         tags: Text | None = None,
         time_slack_ms: int | None = None,
+        decompress: bool = False,
     ) -> LogScan:
         """Returns the messages that pass the filter (see `ReadFilter`), in log order and at most
         `limit`, as an iterable. After the iteration its `end` states where and why the log ends.
-
         `start_offset` is the physical offset of a message to begin at, `queue_offset` the first
         offset wanted of each queue, `tags` an expression: ``a || b`` or ``*``.
         Times exclude no file unless `time_slack_ms` states by how much store times go back at most.
-
-        Raises `MissingFileError`, with the nearest name, for an unknown topic or queue, and
-        `UsageError` for `begin_ms` after `end_ms`.
+        With `decompress`, bodies are decompressed. Raises `MissingFileError`, with the nearest
+        name, for an unknown topic or queue, and `UsageError` for `begin_ms` after `end_ms`.
         """
         require_times(begin_ms, end_ms)
         require_longs(queue_id=queue_id, start_offset=start_offset, queue_offset=queue_offset)
@@ -317,7 +315,8 @@ class StoreSnapshot(KeyReads):
             begin_queue_offset=queue_offset,
             tags=TagFilter.parse(tags).tags,
         )
-        return LogScan(self.plan_source(wanted), wanted, limit, time_slack_ms, self.plan_source, self._scan_end)
+        source, find_end = self.plan_source(wanted), self._scan_end
+        return LogScan(source, wanted, limit, time_slack_ms, self.plan_source, find_end, decompress=decompress)
 
     def _scan_end(self, is_reached: bool) -> LogEnd | None:
         """Returns where the log ended when it was first read, so that no scan runs after a broker.

@@ -21,7 +21,6 @@ from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.tables.counted_messages import CountedMessages
 from logdex.rocketmq.tables.index_entries import IndexEntries
 from logdex.rocketmq.tables.message_keys import MessageKeys
-from logdex.rocketmq.tables.plain_bodies import PlainBodies
 
 QUEUES = pa.schema(
     [
@@ -50,11 +49,7 @@ CONSUMER_OFFSETS = pa.schema(
 
 class StoreTables:
     """The tables of a store: `messages`; `message_keys`, which has a row per key of a message;
-    `queues`; `segments`, which are the CommitLog's files; `index_entries`; `consumer_offsets`.
-
-    `problems` are what could not be read for the small tables, and bodies that could not be
-    decompressed.
-    """
+    `queues`; `segments`, which are the CommitLog's files; `index_entries`; `consumer_offsets`."""
 
     def __init__(
         self,
@@ -66,22 +61,17 @@ class StoreTables:
     ) -> None:
         """`decompress` decompresses the bodies that are compressed. One that cannot be decompressed
         stays as it is stored, and is among `problems`."""
-        self.problems: list[str] = []
         self._snapshot, self._env = snapshot, env
         self._time_slack_ms, self._decompress = time_slack_ms, decompress
         self._make()
 
     def _make(self) -> None:
         snapshot = self._snapshot
-        scan = snapshot.scan(time_slack_ms=self._time_slack_ms)
+        scan = snapshot.scan(time_slack_ms=self._time_slack_ms, decompress=self._decompress)
         self._messages, self._keys = CountedMessages(scan), MessageKeys(scan)
-        messages, keys = (
-            (PlainBodies(each, snapshot.commit_log, self.problems) if self._decompress else each)
-            for each in (self._messages, self._keys)
-        )
         self.tables = {
-            "messages": TimedTable(messages),
-            "message_keys": TimedTable(keys),
+            "messages": TimedTable(self._messages),
+            "message_keys": TimedTable(self._keys),
             "queues": TimedTable(Rows(QUEUES, lambda: [each.to_json() for each in self._overview.queues])),
             "segments": TimedTable(Rows(SEGMENTS, lambda: map(asdict, snapshot.commit_log.files))),
             "index_entries": TimedTable(IndexEntries(snapshot)),
@@ -92,7 +82,6 @@ class StoreTables:
         """Makes the tables anew, with what was written meanwhile."""
         self._snapshot.refresh()
         self.__dict__.pop("_overview", None)
-        self.problems = []
         self._make()
 
     @property
@@ -100,11 +89,17 @@ class StoreTables:
         """The scans of messages that reads have made."""
         return [*self._messages.scans, *self._keys.scans]
 
+    @property
+    def problems(self) -> list[str]:
+        """What could not be read for the small tables, and bodies that could not be
+        decompressed."""
+        found: StoreOverview | None = self.__dict__.get("_overview")
+        bodies = dict.fromkeys(told for scan in self.scans for told in scan.undecompressed)
+        return [*([] if found is None else found.problems), *bodies]
+
     @cached_property
     def _overview(self) -> StoreOverview:
-        found = overview(self._snapshot.root, self._snapshot.config, env=self._env)
-        self.problems += found.problems
-        return found
+        return overview(self._snapshot.root, self._snapshot.config, env=self._env)
 
     def _consumer_offsets(self) -> Iterator[dict[str, Any]]:
         if self._snapshot.commit_log.is_one_file:
