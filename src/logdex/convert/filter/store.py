@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from logdex.convert.new_directory import new_directory
 from logdex.convert.report import ConvertReport
+from logdex.convert.translate.undelivered import placeholder_notes
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
@@ -23,6 +24,7 @@ from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message, PutMessageStatus
 from logdex.rocketmq.read.message_scan import LogScan
 from logdex.rocketmq.rebuild.source import require_whole_log
+from logdex.rocketmq.recover.placeholder import is_placeholder
 from logdex.rocketmq.settings.store_config import delay_text
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
@@ -49,11 +51,10 @@ def filter_store(
     new store, which must be empty before. Without a scan there is none.
 
     Without `system_topics` the messages that an engine has yet to deliver (`UNDELIVERED_TOPICS`)
-    are
-    left out: a broker that starts on the new store would deliver them a second time. `source` is
-    the real path that is read, and `flags` are those of the command, for whoever has to type it
-    again. Messages behind the end of a damaged log are losses of the report. Raises `UsageError` if
-    it may not write to `output`, and for a log that a killed recovery had replaced.
+    are left out, which a broker would deliver a second time. So are placeholders. `source` is the
+    real path that is read, and `flags` are those of the command, for whoever has to type it again.
+    Messages behind the end of a damaged log are losses of the report. Raises `UsageError` if it may
+    not write to `output`, and for a log that a killed recovery had replaced.
     """
     started = work_seconds()
     require_whole_log(source, env)
@@ -61,10 +62,13 @@ def filter_store(
     with new_directory("filter", source, output, flags=flags, sync=sync, env=env) as made:
         report.notes += made.notes
         made.contents = f"{made.home}/store"
+        placeholders = 0
         with _NewStore(made.contents, snapshot, env) as new:
             for at, message in () if scan is None else scan.items():
                 if message.topic in UNDELIVERED_TOPICS and not system_topics:
                     new.left_out[message.topic] += 1
+                elif is_placeholder(message):
+                    placeholders += 1
                 elif passes is None or passes(message, at):
                     new.put(message)
     report.messages, report.bytes, report.files = new.count, snapshot.commit_log.size_bytes, len(new.queues)
@@ -72,6 +76,7 @@ def filter_store(
         f"{counted(number, 'message', 'messages')} of {topic.decode()} left out: --topic {topic.decode()} has them"
         for topic, number in sorted(new.left_out.items())
     ]
+    report.notes += placeholder_notes(placeholders)
     report.losses += [f"{counted(number, 'message', 'messages')}: {why}" for why, number in sorted(new.refused.items())]
     if scan is not None:
         report.losses += [f"{path}: removed by the broker meanwhile" for path in scan.trimmed]

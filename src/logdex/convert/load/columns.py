@@ -90,7 +90,7 @@ def to_deliver(topic: str, rows: pa.Table, left_out: Undelivered) -> pa.Table:
     if _SYS_FLAG not in rows.column_names:
         return rows
     queued = are_queued(rows.column(_SYS_FLAG).fill_null(0).to_numpy())
-    left_out.of_transactions(int((~queued).sum()))
+    left_out.in_no_queue(topic, int((~queued).sum()))
     return rows.filter(pa.array(queued)).drop_columns([_SYS_FLAG])
 
 

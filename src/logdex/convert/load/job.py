@@ -46,6 +46,7 @@ class Loaded:
     places: set[tuple[str, int]] = field(default_factory=set)
     unused: set[str] = field(default_factory=set)
     losses: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     control_records: int = 0
     """How many were left out."""
 
@@ -92,6 +93,7 @@ def load(
         report.losses = [loss for each in done for loss in each.losses]
         report.messages = sum(each.messages for each in done)
         report.files = sum(len(each.places) for each in done)
+    report.notes += [note for each in done for note in each.notes]
     report.bytes = sum(file.size_bytes for file in files)
     unused = sorted(set().union(*(each.unused for each in done)))
     control = sum(each.control_records for each in done)
@@ -167,6 +169,7 @@ def load_store(
                 raise UsageError(f"the engine refuses rows: {result.status.name}", hint=hint)
             store.dispatch()
     done.losses += undelivered.losses
+    done.notes += undelivered.notes
     return done
 
 

@@ -93,6 +93,7 @@ def convert_topic(
             count(0, part.size_bytes)
         done.shifts, done.escaped = queues.shifts(), queues.escaped
     done.losses += left_out.losses
+    done.notes += left_out.notes
     return done
 
 
@@ -110,7 +111,8 @@ class _Queues:
         """Appends the messages that consumers can read. Returns how many these are."""
         queued = are_queued(batch.column("sys_flag").to_numpy())
         if not queued.all():
-            self._left_out.of_transactions(int((~queued).sum()))
+            for each in pc.value_counts(batch.column("topic").filter(pa.array(~queued))).to_pylist():
+                self._left_out.in_no_queue(each["values"], each["counts"])
             batch = batch.filter(pa.array(queued))
         topics = batch.column("topic")
         codes, queue_ids = topics.indices.to_numpy().astype(np.int64), batch.column("queue_id").to_numpy()

@@ -73,7 +73,7 @@ def _to_kafka(
     for each in done:
         shifts |= each.shifts
         report.messages += each.messages
-        report.bytes += each.size_bytes
+        report.bytes = max(report.bytes, each.size_bytes)  # each task reads the log for its topic
         report.losses += [loss for loss in each.losses if loss not in report.losses]
         report.notes += [note for note in each.notes if note not in report.notes]
     escaped = sum(each.escaped for each in done)

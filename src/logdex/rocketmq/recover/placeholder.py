@@ -18,6 +18,7 @@ from logdex.layout.rocketmq import (
 )
 from logdex.primitives.crc import body_crc
 from logdex.primitives.host import Host
+from logdex.rocketmq.message.stored_message import StoredMessage
 
 LOST_TOPIC = b"LOGDEX_LOST"
 PLACEHOLDER_SIZE_MIN = MESSAGE_FIXED_SIZE_BYTES_MIN + 1
@@ -27,6 +28,16 @@ PLACEHOLDER_SIZE_MAX = 1 << 20
 """A broker reads a message that it checks into memory."""
 
 _NOWHERE = Host(bytes(4), 0)
+
+
+def is_lost_topic(topic: bytes) -> bool:
+    """Whether a message that is in no queue, of this topic, is a placeholder."""
+    return bool(topic) and LOST_TOPIC.startswith(topic)
+
+
+def is_placeholder(message: StoredMessage) -> bool:
+    """Whether a message is a placeholder."""
+    return message.transaction_type == SYS_FLAG_ROLLBACK and is_lost_topic(message.topic)
 
 
 def placeholder_sizes(size_bytes: int) -> list[int]:
