@@ -205,6 +205,7 @@ class _Opening:
         size = self.config.mapped_file_size_commit_log
         log = CommitLog(self.directory, file_size_bytes=size, env=self.env)
         require_whole_files(log)
+        self.env.open_write(log.files[-1].path).close()  # before `abort` is made, if that is refused
         return log
 
     def _decide(self, log: CommitLog | None, queues: LiveQueues, checkpoint: LiveCheckpoint) -> _Found:

@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from logdex.errors import LogClosedError, StorageError
+from logdex.io.env import Env, WriteFile
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.geometry.resolve import resolve_config
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message, PutMessageStatus
 from logdex.rocketmq.recover.job import recover
 from logdex.testing import Fault, FaultEnv
+from tests.directories import contents
 from tests.unit.rocketmq.message_store.open_stores import open_store, require_sound
 
 _FORK = """
@@ -179,3 +181,21 @@ def test_keys_of_an_index_file_that_was_removed_are_derived_again(tmp_path: Path
             found = store.query_message("orders", f"k{number}")
             assert (len(found.messages), found.complete) == (1, True)
     require_sound(tmp_path / "store")
+
+
+class _NoWriting(Env):
+    """May not write files of the CommitLog."""
+
+    def open_write(self, path: str, *, exclusive: bool = False) -> WriteFile:
+        if "/commitlog/" in path:
+            raise StorageError("permission denied", path=path, errno=errno.EACCES)
+        return super().open_write(path, exclusive=exclusive)
+
+
+def test_a_store_that_may_not_be_written_stays_closed(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        assert store.put_message(Message("orders", b"x")).is_stored
+    before = contents(tmp_path / "store")
+    with pytest.raises(StorageError, match="permission denied"):
+        open_store(tmp_path / "store", env=_NoWriting())
+    assert contents(tmp_path / "store") == before
