@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from logdex.errors import LogdexError, NotAStoreError, StorageError, VanishedError
@@ -151,12 +152,29 @@ def read_checkpoints(directory: str, name: PartitionName, problems: list[LogdexE
     partition's own directory outside any log directory. A partition with a mark has none. A
     checkpoint that cannot be read counts as empty, as for the broker, and its error is added to
     `problems`."""
-    if name.mark is not None or name.partition == UNKNOWN_PARTITION:
+    if name.mark is not None:
         return Checkpoints()
-    home, _ = home_of(env.real_path(directory), env=env)
+    home, is_lone = home_of(env.real_path(directory), env=env)
     files = (LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
     known = (read_offsets(home, file, problems, env) for file in files)
-    return Checkpoints(*(offsets.get(TopicPartition(name.topic, name.partition)) for offsets in known))
+    place = TopicPartition(name.topic, name.partition)
+    return Checkpoints(*(offset_in(offsets, place, is_lone=is_lone) for offsets in known))
+
+
+def stated_start(directory: str, problems: list[LogdexError], env: Env) -> int:
+    """Returns the checkpointed log start offset of the partition in `directory`, or 0 if none is
+    stated. See `read_checkpoints`."""
+    name = partition_name(KafkaPath(directory, KafkaPathKind.PARTITION), env)
+    return read_checkpoints(directory, name, problems, env).log_start_offset or 0
+
+
+def offset_in(offsets: Mapping[TopicPartition, int], place: TopicPartition, *, is_lone: bool) -> int | None:
+    """Returns the offset that a checkpoint states for a partition. With `is_lone`, it is in the
+    partition's own directory, which may have been copied or renamed: its only line is about this
+    partition, whatever name it has."""
+    if is_lone and len(offsets) == 1:
+        return next(iter(offsets.values()))
+    return offsets.get(place)
 
 
 def read_offsets(home: str, file: str, problems: list[LogdexError], env: Env) -> dict[TopicPartition, int]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from logdex.errors import CorruptError, LogInUseError, UsageError
+from logdex.errors import CorruptError, LogdexError, LogInUseError, UsageError
 from logdex.io.atomic_file import write_atomically
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.process_lock import LockHolder, take_lock
@@ -55,13 +55,34 @@ def read_position(path: str, name: str, *, env: Env = DEFAULT_ENV) -> int | None
     return offset
 
 
+def read_positions(path: str, problems: list[LogdexError], *, env: Env = DEFAULT_ENV) -> dict[str, int]:
+    """The positions of all named readers of the partition directory `path`. The errors of those
+    that cannot be read are added to `problems`."""
+    found: dict[str, int] = {}
+    for name in reader_names(path, env=env):
+        try:
+            position = read_position(path, name, env=env)
+        except LogdexError as error:
+            problems.append(error)
+            continue
+        if position is not None:
+            found[name] = position
+    return found
+
+
+def position_file(name: str, offset: int) -> tuple[str, bytes]:
+    """Returns the name of the file with a reader's position, below the partition's directory, and
+    its bytes."""
+    return f"{READERS_DIR}/{checked_name(name)}{_POSITION}", json.dumps({"offset": offset}).encode()
+
+
 def write_position(path: str, name: str, offset: int, *, env: Env = DEFAULT_ENV) -> None:
     """Sets the offset of the next record that a reader will read, on disk when this returns."""
     directory = f"{path}/{READERS_DIR}"
     if not env.is_dir(directory):
         env.make_dirs_durably(directory)
-    data = json.dumps({"offset": offset}).encode()
-    write_atomically(f"{directory}/{checked_name(name)}{_POSITION}", data, env=env)
+    file, data = position_file(name, offset)
+    write_atomically(f"{path}/{file}", data, env=env)
 
 
 @contextmanager

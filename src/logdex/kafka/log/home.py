@@ -23,7 +23,7 @@ from logdex.io.atomic_file import write_atomically
 from logdex.io.env import Env
 from logdex.kafka.directory.clean_mark import LoneMark, is_closed_cleanly, mark_covers
 from logdex.kafka.directory.log_lock import DirectoryLock
-from logdex.kafka.directory.partition_files import home_of
+from logdex.kafka.directory.partition_files import home_of, offset_in
 from logdex.kafka.directory.unfinished import require_published
 from logdex.kafka.files.checkpoints import TopicPartition, read_offset_checkpoint, write_offset_checkpoint
 from logdex.kafka.files.file_names import (
@@ -119,7 +119,7 @@ class LogHome:
 
     # -- checkpoints ------------------------------------------------------------------------------
     def _read(self, name: str) -> int:
-        return self._entries(name).get(self.name, 0)
+        return offset_in(self._entries(name), self.name, is_lone=self.is_lone) or 0
 
     def _entries(self, name: str) -> dict[TopicPartition, int]:
         try:
@@ -140,7 +140,7 @@ class LogHome:
     def read_cleaner_point(self) -> int | None:
         """The offset below which the log is compacted; None if that is unknown."""
         with self._lock.guard:
-            return self._entries(CLEANER_CHECKPOINT).get(self.name)
+            return offset_in(self._entries(CLEANER_CHECKPOINT), self.name, is_lone=self.is_lone)
 
     def write_cleaner_point(self, offset: int) -> None:
         """Records that the log is compacted below `offset`."""
@@ -155,13 +155,11 @@ class LogHome:
 
     def _write(self, name: str, offset: int | None) -> None:
         with self._lock.guard:
-            entries = self._entries(name)
-            if entries.get(self.name) == offset:
+            known = self._entries(name)
+            others = {} if self.is_lone else {place: known[place] for place in known if place != self.name}
+            entries = others if offset is None else others | {self.name: offset}
+            if entries == known:
                 return
-            if offset is None:
-                del entries[self.name]
-            else:
-                entries[self.name] = offset
             write_offset_checkpoint(self._in_directory(name), entries, env=self._env)
 
     def _in_directory(self, name: str) -> str:

@@ -25,9 +25,17 @@ from logdex.jobs.tasks import Count, LocalRunner, Runner, halved
 from logdex.jobs.work_time import work_seconds
 from logdex.kafka.directory.given_names import GivenNames
 from logdex.kafka.directory.log_lock import lock_is_held
+from logdex.kafka.directory.partition_files import home_of, stated_start
 from logdex.kafka.directory.recognise import KafkaPath, require_kafka
 from logdex.kafka.directory.unfinished import settle_unfinished, staged_logs
-from logdex.kafka.files.file_names import CLEAN_SHUTDOWN, LOCK_FILE, LOG_SUFFIX, LONE_CLEAN_MARK, parse_offset_file
+from logdex.kafka.files.file_names import (
+    CLEAN_SHUTDOWN,
+    LOCK_FILE,
+    LOG_START_CHECKPOINT,
+    LOG_SUFFIX,
+    LONE_CLEAN_MARK,
+    parse_offset_file,
+)
 from logdex.kafka.recover.partition_scan import PartitionScan
 from logdex.kafka.recover.place import joined, place
 from logdex.kafka.recover.report import RecoverReport, Skipped
@@ -87,6 +95,7 @@ def recover(
         job.run(in_place=in_place)
         job.report.kept = staging.publish(_publication(source, output, job, in_place=in_place, env=env))
     report = job.report
+    report.notes += _unread_start(source, output, job, env)
     report.notes[:0] = settled
     report.kept, report.notes = given.kept(report.kept), given.texts(report.notes)
     report.skipped = [replace(each, path=given.text(each.path), why=given.text(each.why)) for each in report.skipped]
@@ -112,6 +121,17 @@ def _publication(source: RecoverSource, output: str, job: _Recovery, *, in_place
     names += [name for name in job.names if name != CLEAN_SHUTDOWN]
     marks = [LONE_CLEAN_MARK, posixpath.relpath(f"{source.home}/{CLEAN_SHUTDOWN}", output)] if in_place else []
     return Names(tuple(names), tuple(stale), tuple(marks), tuple(name for name in job.names if name == CLEAN_SHUTDOWN))
+
+
+def _unread_start(source: RecoverSource, output: str, job: _Recovery, env: Env) -> list[str]:
+    """Notes the checkpoint of a partition that was written into a log directory, where only that
+    directory's own checkpoints are read."""
+    home, is_lone = home_of(output, env=env)
+    if source.is_log_dir or is_lone or LOG_START_CHECKPOINT not in job.partition_names[""]:
+        return []
+    return [
+        f"{output}/{LOG_START_CHECKPOINT}: enter its line in {home}/{LOG_START_CHECKPOINT}, or deleted records return"
+    ]
 
 
 def _offset_files(folder: str, env: Env) -> list[str]:
@@ -153,7 +173,7 @@ class _Recovery:
         self._sync = sync
         self._runner = runner
         self._env = env
-        self._is_beside = False
+        self._is_beside = self._in_place = False
         self._intervals: dict[str, IndexInterval] = {}
 
     def infer_intervals(self) -> None:
@@ -168,7 +188,7 @@ class _Recovery:
 
     def run(self, *, in_place: bool) -> None:
         """Recovers all partitions and writes the small files of the log directory."""
-        home = self._source.home
+        home, self._in_place = self._source.home, in_place
         # In place this job holds the lock itself.
         is_beside = not in_place and lock_is_held(home, env=self._env) is True
         self._is_beside = is_beside and self._source.is_whole
@@ -244,22 +264,26 @@ class _Recovery:
         is_left_empty = last is not None and all(piece.source is not last for piece in pieces)
         segments = plan_segments(pieces, last.base_offset if last and is_left_empty else None, self._env)
         epochs = small.stored_epochs(partition.directory) if self._source.is_whole else []
-        writer.write(segments, epochs, small.log_start_offset(self._source.home, partition.name))
+        start = stated_start(partition.directory, [], self._env) if self._source.is_whole else 0
+        writer.write(segments, epochs, start)
+        bounds = LogBounds(segments[0].base_offset if segments else 0, writer.next_offset, start)
         saved = writer.write_aside([*placed.aside, *scan.doubtful])
-        names = list(writer.names)
+        names, prefix = list(writer.names), f"{partition.folder}/" if partition.folder else ""
         if self._source.is_whole:
             before = len(small.names)
             small.copy_partition_metadata(partition.directory, partition.copied, partition.folder)
-            names += [name.rpartition("/")[2] for name in small.names[before:]]
+            small.copy_positions(partition.directory, partition.folder, bounds.next_offset, in_place=self._in_place)
+            if not self._source.is_log_dir:
+                small.write_partition_start(partition.directory, partition.place, bounds, in_place=self._in_place)
+            names += [name.removeprefix(prefix) for name in small.names[before:]]
         where = {(piece.source.path, piece.start): name for piece, name in saved.items()}
-        prefix = f"{partition.folder}/" if partition.folder else ""
         skipped = []
         for each in (*partition.missing, *scan.skipped, *placed.skipped):
             name = where.get((each.path, each.start), "")
             skipped.append(replace(each, saved=prefix + name if name else ""))
         return _Recovered(
             names,
-            LogBounds(segments[0].base_offset if segments else 0, writer.next_offset),
+            bounds,
             skipped,
             messages=sum(piece.records for piece in pieces),
             batches=sum(piece.batches for piece in pieces),

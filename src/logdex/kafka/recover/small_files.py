@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from logdex import limits
-from logdex.errors import CorruptError, UnreadableError
+from logdex.errors import CorruptError, LogdexError, UnreadableError
 from logdex.io.env import Env
 from logdex.io.output_files import OutputFiles
+from logdex.kafka.directory.partition_files import home_of
 from logdex.kafka.files import file_names as files
 from logdex.kafka.files.checkpoints import TopicPartition, format_checkpoint, read_offset_checkpoint
 from logdex.kafka.files.metadata_files import CleanShutdown, MetaProperties, PartitionMetadata
+from logdex.kafka.files.reader_positions import position_file, read_positions
 from logdex.kafka.state.leader_epochs import EpochEntry, LeaderEpochs
 
 _BOOTSTRAP = "bootstrap.checkpoint"
@@ -23,10 +25,12 @@ _DAMAGE = CorruptError, UnreadableError
 
 
 class LogBounds(NamedTuple):
-    """The base offset of the first segment of a new log, and the log's end offset."""
+    """The base offset of the first segment of a new log, the log's end offset, and the log start
+    offset that was stated for the old one."""
 
     base_offset: int
     next_offset: int
+    start_offset: int
 
 
 class SmallFiles:
@@ -76,22 +80,40 @@ class SmallFiles:
             self.notes.append(f"{error.message}: derived from the batches")
             return []
 
-    def log_start_offset(self, home: str, name: TopicPartition | None) -> int:
-        """Returns a partition's log start offset in the checkpoint in `home`, or 0 if it states
-        none."""
-        try:
-            starts = read_offset_checkpoint(f"{home}/{files.LOG_START_CHECKPOINT}", env=self._env)
-        except _DAMAGE:  # noted when the checkpoints are written
-            return 0
-        return starts.get(name, 0) if name is not None else 0
+    def write_partition_start(self, directory: str, name: TopicPartition, bounds: LogBounds, *, in_place: bool) -> None:
+        """Writes the log start offset of a partition by itself, if it is not that of its first
+        segment. In place, only a checkpoint that cannot stay as it is."""
+        home, is_lone = home_of(directory, env=self._env)
+        before = len(self.notes)
+        self._stored(home, files.LOG_START_CHECKPOINT)
+        starts = {name: bounds.start_offset} if bounds.start_offset > bounds.base_offset else {}
+        starts = self._bounded(files.LOG_START_CHECKPOINT, starts, {name: bounds.next_offset})
+        if (is_lone and len(self.notes) > before) if in_place else starts:
+            self._put_checkpoint(files.LOG_START_CHECKPOINT, starts)
+
+    def copy_positions(self, directory: str, folder: str, next_offset: int, *, in_place: bool) -> None:
+        """Copies the positions of a partition's named readers, at most the new log's end. In place,
+        only if some cannot stay as they are."""
+        before, problems = len(self.notes), list[LogdexError]()
+        found = read_positions(directory, problems, env=self._env)
+        self.notes += [f"{problem.message}: not taken over" for problem in problems]
+        for name, position in found.items():
+            if position > next_offset:
+                told = f"the reader {name} was at {position}, the log now ends at {next_offset}"
+                self.notes.append(f"{directory}: {told}")
+        if not in_place or len(self.notes) > before:
+            prefix = f"{folder}/" if folder else ""
+            for name, position in found.items():
+                file, data = position_file(name, min(position, next_offset))
+                self.put(prefix + file, data)
 
     def write_log_dir(self, root: str, bounds: Mapping[TopicPartition, LogBounds]) -> None:
         """Writes a log directory's checkpoints, `meta.properties` and the mark of a clean
         shutdown."""
         ends = {name: bound.next_offset for name, bound in bounds.items()}
         self._put_checkpoint(files.RECOVERY_POINT_CHECKPOINT, ends)
-        starts = self._stored(root, files.LOG_START_CHECKPOINT)
-        kept = {name: offset for name, offset in starts.items() if name in bounds and offset > bounds[name].base_offset}
+        self._stored(root, files.LOG_START_CHECKPOINT)  # notes damage
+        kept = {name: each.start_offset for name, each in bounds.items() if each.start_offset > each.base_offset}
         self._put_checkpoint(files.LOG_START_CHECKPOINT, self._bounded(files.LOG_START_CHECKPOINT, kept, ends))
         for checkpoint in (files.HIGH_WATERMARK_CHECKPOINT, files.CLEANER_CHECKPOINT):
             stored = self._stored(root, checkpoint)

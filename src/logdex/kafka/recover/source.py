@@ -52,6 +52,12 @@ class SourcePartition:
     copied: list[str] = field(default_factory=list)
     missing: list[Skipped] = field(default_factory=list)
 
+    @property
+    def place(self) -> TopicPartition:
+        """The partition, also if its directory has no partition's name: then a made-up one, which
+        the only line of its own checkpoint can have."""
+        return self.name or TopicPartition("unnamed", 0)
+
 
 @dataclass(slots=True)
 class RecoverSource:

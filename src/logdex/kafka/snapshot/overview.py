@@ -17,13 +17,12 @@ from logdex.frames.lag import lag_of
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.directory.clean_mark import is_closed_cleanly, is_shut_down_cleanly
 from logdex.kafka.directory.log_dir import KafkaLogDir, PartitionDir
-from logdex.kafka.directory.partition_files import home_of, is_log_directory, read_checkpoints
+from logdex.kafka.directory.partition_files import home_of, is_log_directory, stated_start
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
 from logdex.kafka.directory.unfinished import unfinished_at
 from logdex.kafka.files.checkpoints import TopicPartition
-from logdex.kafka.files.file_names import PartitionName
 from logdex.kafka.files.metadata_files import MetaProperties, read_topic_id, uuid_to_text
-from logdex.kafka.files.reader_positions import read_position, reader_names
+from logdex.kafka.files.reader_positions import read_positions
 from logdex.kafka.internal_topics.cluster_metadata import ClusterMetadata
 from logdex.kafka.read.steady import PartitionView, steadily
 from logdex.kafka.scan.scanner import EndKind
@@ -234,13 +233,9 @@ def _partition(snapshot: PartitionSnapshot, look: KafkaOverview) -> PartitionOve
 
 
 def _add_readers(snapshot: PartitionSnapshot, one: PartitionOverview, look: KafkaOverview) -> None:
-    try:
-        for name in reader_names(snapshot.directory, env=snapshot.env):
-            position = read_position(snapshot.directory, name, env=snapshot.env)
-            if position is not None:
-                one.reader_positions[name] = position
-    except LogdexError as error:
-        look.problems.append(str(error))
+    problems: list[LogdexError] = []
+    one.reader_positions |= read_positions(snapshot.directory, problems, env=snapshot.env)
+    look.problems += map(str, problems)
 
 
 def _log_start(snapshot: PartitionSnapshot, look: KafkaOverview) -> int:
@@ -248,8 +243,7 @@ def _log_start(snapshot: PartitionSnapshot, look: KafkaOverview) -> int:
     checkpointed start of its partition if that lies within the file."""
     if look.kind is not KafkaPathKind.LOG:
         return snapshot.log_start_offset
-    name = PartitionName(snapshot.topic, snapshot.partition, snapshot.mark)
-    start = read_checkpoints(snapshot.directory, name, snapshot.problems, snapshot.env).log_start_offset or 0
+    start = stated_start(snapshot.directory, snapshot.problems, snapshot.env)
     return max(min(start, snapshot.log_end_offset), snapshot.log_start_offset)
 
 

@@ -24,7 +24,14 @@ from logdex.jobs.tasks import LocalRunner, Runner
 from logdex.jobs.work_time import work_seconds
 from logdex.kafka.directory.clean_mark import is_closed_cleanly, is_shut_down_cleanly
 from logdex.kafka.directory.log_dir import KafkaLogDir, found_twice
-from logdex.kafka.directory.partition_files import home_of, is_log_directory, partition_directory, read_offsets
+from logdex.kafka.directory.partition_files import (
+    home_of,
+    is_log_directory,
+    offset_in,
+    partition_directory,
+    read_offsets,
+    stated_start,
+)
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind, require_kafka
 from logdex.kafka.directory.unfinished import unfinished_at
 from logdex.kafka.files import file_names as files
@@ -100,11 +107,10 @@ def _verify_partition(
     if found.kind is not KafkaPathKind.PARTITION:
         directory, only = posixpath.dirname(found.path) or ".", found.offset
         _require_log(directory, found.offset, found.path, env)
-    name, start, home = parse_partition_dir(posixpath.basename(env.real_path(directory))), 0, ""
+    name, home = parse_partition_dir(posixpath.basename(env.real_path(directory))), ""
     if name is not None and name.mark is None:
         home = home_of(env.real_path(directory), env=env)[0]
-        starts = read_offsets(home, files.LOG_START_CHECKPOINT, [], env)
-        start = starts.get(TopicPartition(name.topic, name.partition), 0)
+    start = stated_start(directory, [], env)
     own = settings.of_partitions([directory], env)[directory]
     is_home = name is not None and only is None and home == env.real_path(directory)
     stored = read_checkpoints(directory, env) if is_home else {}
@@ -187,7 +193,7 @@ def _verify_log_dir(
             out.info(f"partition-{partition.mark}", partition.path, f"a directory marked {partition.mark}: not checked")
             continue
         stated = starts if is_home else read_offsets(partition.path, files.LOG_START_CHECKPOINT, [], env)
-        start = stated.get(partition.topic_partition, 0)
+        start = offset_in(stated, partition.topic_partition, is_lone=not is_home) or 0
         checked.append(CheckedPartition(partition.path, configs[partition.path], start))
     found_ends = check_all(checked, out, totals)
     ends = {own[directory].topic_partition: end for directory, end in found_ends.items()}
