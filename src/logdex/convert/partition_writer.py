@@ -55,6 +55,11 @@ class PartitionWriter:
         """By how much the last offsets of each partition are higher than those that were given."""
         return {place: state.shift for place, state in self._states.items()}
 
+    @property
+    def ends(self) -> dict[TopicPartition, int]:
+        """The offset after the last record of each partition."""
+        return {place: state.next_offset for place, state in self._states.items()}
+
     def append(self, place: TopicPartition, records: pa.Table, offsets: npt.NDArray[np.int64]) -> None:
         """Appends records with their offsets. Where these do not rise, they and all that follow are
         moved up."""

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from logdex import limits
+from logdex.convert.filter.readers import MovedReaders
 from logdex.convert.new_directory import new_directory
 from logdex.convert.partition_writer import PartitionWriter
 from logdex.convert.report import ConvertReport
@@ -54,7 +55,8 @@ def filter_logs(
     directory, which must be empty before.
 
     With `new_offsets` each partition begins at 0 and has no gaps; records of other partitions'
-    offsets (`OFFSET_TOPICS`) are left out then, because they would be wrong. `source` is the real
+    offsets (`OFFSET_TOPICS`) are left out then, because they would be wrong. Named readers are
+    behind the same records as before. `source` is the real
     path that is read, and `flags` are those of the command, for whoever has to type it again. Bad
     batches are losses of the report. Raises `UsageError` if it may not write to `output`.
     """
@@ -64,6 +66,7 @@ def filter_logs(
     with new_directory("filter", source, output, flags=flags, sync=sync, env=env) as made:
         report.notes += made.notes
         made.contents = f"{made.home}/logs"
+        readers = MovedReaders(scan.partitions, env)
         written: dict[TopicPartition, int] = {}
         sources: dict[TopicPartition, str] = {}
         with PartitionWriter(made.contents, compression=compression, env=env) as writer:
@@ -76,12 +79,16 @@ def filter_logs(
                     continue
                 place = TopicPartition(partition.topic, partition.partition)
                 offsets: npt.NDArray[np.int64] = batch.column("offset").to_numpy()
+                before = offsets
                 if new_offsets:
                     offsets = np.arange(written.get(place, 0), written.get(place, 0) + len(batch))
+                readers.add(place, before, offsets)
                 writer.append(place, pa.Table.from_batches([batch]).select(_COLUMNS), offsets)
                 written[place] = written.get(place, 0) + len(batch)
                 sources[place] = partition.path
             moved = [f"{place.topic}-{place.partition}" for place, shift in writer.shifts.items() if shift]
+        report.notes += readers.notes
+        report.notes += readers.write(made.contents, writer.ends, new_offsets=new_offsets)
         for place, path in sources.items():
             name = f"{place.topic}-{place.partition}/{PARTITION_METADATA}"
             _copy(f"{path}/{PARTITION_METADATA}", f"{made.contents}/{name}", env)

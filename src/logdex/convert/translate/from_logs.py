@@ -25,8 +25,10 @@ from logdex.kafka.columns.record_columns import RECORD_COLUMNS
 from logdex.kafka.directory.log_dir import KafkaLogDir
 from logdex.kafka.directory.partition_files import is_log_directory
 from logdex.kafka.files.checkpoints import TopicPartition
+from logdex.kafka.files.reader_positions import read_positions
 from logdex.kafka.read.committed import NOTHING_ABORTED
 from logdex.kafka.read.record_scan import records_of
+from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
 from logdex.primitives.shown import counted
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import PutMessageStatus
@@ -52,17 +54,35 @@ class ConvertedLogs:
     notes: list[str] = field(default_factory=list)
 
 
-def committed(source: LogDirSource, env: Env) -> Commits:
-    """Returns the offsets that groups have committed."""
+def committed(source: LogDirSource, notes: list[str], env: Env) -> Commits:
+    """Returns the offsets that groups have committed, and those of named readers, each of which
+    becomes a group. Adds to `notes` what is left out of them."""
     found: Commits = {}
     if is_log_directory(source.path, env=env) or env.is_dir(source.path):
         try:
             offsets = KafkaLogDir(source.path, env=env).consumer_offsets().offsets
         except LogdexError:
-            return {}
+            offsets = {}
         for (group, place), commit in offsets.items():
             found.setdefault(place, []).append((commit.offset, group))
+    _add_readers(source, found, notes, env)
     return {place: sorted(commits) for place, commits in found.items()}
+
+
+def _add_readers(source: LogDirSource, found: Commits, notes: list[str], env: Env) -> None:
+    problems: list[LogdexError] = []
+    with open_kafka(source.path, env=env, **source.settings) as snapshot:
+        for each in source.partitions(snapshot):
+            if each.path != each.directory:  # one file is not what its partition's readers read
+                continue
+            commits = found.setdefault(TopicPartition(each.topic, each.partition), [])
+            groups = {group for _, group in commits}
+            for name, position in read_positions(each.directory, problems, env=env).items():
+                if name in groups:
+                    notes.append(f"{each.path}: the reader {name} left out, because a group has its name")
+                else:
+                    commits.append((position, name))
+    notes += [f"{problem.message}: not taken over" for problem in problems]
 
 
 def convert_logs(
@@ -78,7 +98,7 @@ def convert_logs(
     numbers: dict[str, int] = {}
     for part in parts:
         numbers[part.split.topic] = max(part.split.partition, numbers.get(part.split.topic, 0))
-    waiting, aborted = committed(source, env), Counter[str]()
+    waiting, aborted = committed(source, done.notes, env), Counter[str]()
     with _Store(done, numbers, settings, env) as store:
         streams = [
             _records(list(group), done, aborted, count, env)
