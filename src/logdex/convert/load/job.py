@@ -166,7 +166,7 @@ def load_store(
             result = store.put_columns(joined(tables))
             if result.status is not PutMessageStatus.PUT_OK:
                 hint = "look for topics, bodies or properties that are too large"
-                raise UsageError(f"the engine refuses rows: {result.status.name}", hint=hint)
+                raise UsageError(f"the engine refuses rows: {result.status.name}; {result.remark}", hint=hint)
             store.dispatch()
     done.losses += undelivered.losses
     done.notes += undelivered.notes

@@ -93,7 +93,7 @@ def send_back(
     )
     if not result.is_stored:
         raise LogFailedError(
-            f"the store did not take the message back: {result.status.value}",
+            f"the store did not take the message back: {result.status.value}; {result.remark}",
             path=store.path,
             hint="do not commit: the message comes again",
         )

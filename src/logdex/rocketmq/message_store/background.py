@@ -22,6 +22,8 @@ that is longer than its interval. A dispatch of few messages costs nearly as muc
 and takes the interpreter from the threads that put."""
 
 
+_FIRST_DISK_LOOK_S = 1
+"""How long after the opening it is looked at first how full the disk is, as by the engine."""
 _IDLE_S = 0.1
 """How long the dispatch waits at most for something to dispatch, before it looks itself."""
 
@@ -71,7 +73,8 @@ class Background:
     ) -> None:
         options = core.options
         self._core, self._dispatch, self._schedule, self._clock_s = core, dispatch, schedule, clock_s
-        self._flushed_s = self._derived_s = self._saved_s = self._disk_s = clock_s()
+        now_s = self._flushed_s = self._derived_s = self._saved_s = clock_s()
+        self._disk_looked_s = now_s + min(_FIRST_DISK_LOOK_S - options.clean_resource_interval_ms / 1000, 0)
         self._stopping = False
         self._workers = [
             _Worker("dispatch", options.reput_interval_ms, self._reput, core.dispatch_wanted),
@@ -106,8 +109,8 @@ class Background:
 
     def _flush_derived(self) -> None:
         now_s, options = self._clock_s(), self._core.options
-        if now_s - self._disk_s >= options.clean_resource_interval_ms / 1000:
-            self._disk_s = now_s
+        if now_s - self._disk_looked_s >= options.clean_resource_interval_ms / 1000:
+            self._disk_looked_s = now_s
             with suppress(StorageError):
                 self._core.look_at_disk()
         if now_s - self._derived_s >= options.flush_consume_queue_thorough_interval_ms / 1000:

@@ -20,7 +20,7 @@ from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.message_store.options import StoreOptions
 from logdex.rocketmq.message_store.put.log_files import LogFiles
-from logdex.rocketmq.message_store.put.message import PutMessageStatus
+from logdex.rocketmq.message_store.put.message import PutMessageResult, PutMessageStatus
 from logdex.rocketmq.message_store.services.stats import StoreStatsService
 from logdex.rocketmq.message_store.topics import Topics
 from logdex.rocketmq.settings.store_config import StoreConfig
@@ -31,6 +31,11 @@ FLUSH_AT_BYTES = 64 << 20
 the next one's first message is written, and that put waits for the disk."""
 DISPATCH_AT_BYTES = 16 << 20
 """Whenever tables have put so much, the dispatch is woken from its pause."""
+
+
+def _percent(part: float) -> str:
+    """A part of 1 as a percentage, such as ``90.04 %``."""
+    return f"{100 * part:.2f}".rstrip("0").rstrip(".") + " %"
 
 
 class StoreCore:
@@ -85,6 +90,8 @@ class StoreCore:
         self._is_slave = options.is_slave
         self.disk_full = False
         """Whether too much of the disk was in use when it was last looked at."""
+        self._disk_used = 0.0
+        """Which part of the disk was in use then, from 0 to 1."""
         self.stats = StoreStatsService(log.end_offset)
         self._unreleased: list[WriteFile] = []
 
@@ -106,6 +113,24 @@ class StoreCore:
             or self.disk_full
             or not self.process_lock.is_own
         )
+
+    @property
+    def put_refused(self) -> PutMessageResult:
+        """The outcome of a put while the store takes none, with the reason."""
+        if self.closing:
+            why = "it is closed"
+        elif not self.process_lock.is_own:
+            why = "this process was forked from the one that opened it"
+        elif (failed := self.group_commit.failed) is not None:
+            why = f"a write has failed ({failed}); close it and open it again"
+        elif self._is_slave:
+            why = "it is a slave (is_slave)"
+        else:
+            limit = _percent(self.options.disk_space_warning_level_ratio)
+            used = f"{_percent(self._disk_used)} of the disk is used"
+            why = f"{used}, over the limit of {limit} (disk_space_warning_level_ratio)"
+        reason = f"the store takes no messages: {why}"
+        return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE, reason=reason)
 
     def require_open(self) -> None:
         """Raises `LogClosedError` after `close`."""
@@ -129,8 +154,8 @@ class StoreCore:
 
     def look_at_disk(self) -> None:
         """Looks how full the disk is. Above the option's limit puts are refused."""
-        limit = self.options.disk_space_warning_level_ratio
-        self.disk_full = self.env.used_ratio(self.log.directory) > limit
+        self._disk_used = self.env.used_ratio(self.log.directory)
+        self.disk_full = self._disk_used > self.options.disk_space_warning_level_ratio
 
     # -- writing ----------------------------------------------------------------------------------
     def make_room(self, size_bytes: int) -> bool:

@@ -47,8 +47,9 @@ class StoreOptions:
     page_cache_busy: Callable[[], bool] = never
     """Whether puts are refused for now (isOSPageCacheBusy)."""
     disk_space_warning_level_ratio: float = 0.90
-    """Above this part of the disk in use, puts are refused (diskSpaceWarningLevelRatio). It is
-    looked at by a thread, and after `delete_expired`."""
+    """Above this part of the disk in use, puts are refused (diskSpaceWarningLevelRatio); 1 sets no
+    limit. A thread looks at the disk, first a second after the opening as in the engine, and
+    `delete_expired` does; without threads only that."""
     clean_resource_interval_ms: int = 10_000
     """How often the thread looks at the disk (cleanResourceInterval)."""
     warm_mapped_file_enable: bool = False

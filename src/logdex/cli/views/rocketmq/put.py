@@ -110,7 +110,8 @@ def _put(store: MessageStore, messages: list[Message], as_json: bool) -> None:
             refused = error
             break
         if not result.is_stored:
-            refused = LogFailedError(f"a message was not taken: {result.status.value}", path=store.path)
+            told = f"a message was not taken: {result.status.value}; {result.remark}"
+            refused = LogFailedError(told, path=store.path)
             break
         results.append(result)
     store.flush_log()

@@ -52,7 +52,7 @@ def put_encoded(core: StoreCore, encoded: Encoded, waits: bool) -> PutMessageRes
     returns. Errors are those of `put_message`."""
     with core.lock:
         if core.closing or core.group_commit.failed is not None:
-            return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+            return core.put_refused
         result = append_encoded(core, encoded, core.writer(waits))
         ticket = core.group_commit.next_ticket()
     return acknowledged(core, result, ticket, waits)
@@ -62,7 +62,8 @@ def put_refusal(core: StoreCore, encoder: Encoder, topic: Text, body: object) ->
     """The checks before a message is looked at as a whole. Returns the topic's bytes, or why the
     message is refused."""
     if not core.takes_puts:
-        return Refusal(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+        refused = core.put_refused
+        return Refusal(refused.status, refused.reason)
     known = encoder.topic_of(topic)
     if known is None:
         return encoder.topic_too_long(topic)
@@ -170,7 +171,7 @@ def put_messages(core: StoreCore, encoder: Encoder, messages: Sequence[Message])
     waits = all(each.wait_store_msg_ok for each in messages)
     with core.lock:
         if not core.takes_puts:
-            return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+            return core.put_refused
         result = _append_batch(core, encoder, batch, core.writer(waits))
         ticket = core.group_commit.next_ticket()
     return acknowledged(core, result, ticket, waits)

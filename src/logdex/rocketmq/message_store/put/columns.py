@@ -67,7 +67,7 @@ def put_columns(core: StoreCore, encoder: Encoder, table: pa.Table | pa.RecordBa
     if not isinstance(table, (pa.Table, pa.RecordBatch)):
         raise UsageError(f"put_columns takes an Arrow table, not {type(table).__name__}", hint="pyarrow.table(...)")
     if not core.takes_puts:
-        return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+        return core.put_refused
     if core.options.page_cache_busy():
         return PutMessageResult(PutMessageStatus.OS_PAGE_CACHE_BUSY)
     if not table.num_rows:
@@ -77,7 +77,7 @@ def put_columns(core: StoreCore, encoder: Encoder, table: pa.Table | pa.RecordBa
         return prepared.result
     with core.lock:
         if core.closing or core.group_commit.failed is not None:
-            return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+            return core.put_refused
         writing = _Writing(core, encoder, prepared) if isinstance(prepared, Prepared) else RowPuts(core, prepared)
         result = writing.run()
         if result.msg_num:

@@ -145,10 +145,7 @@ _REMARKS = {
     PutMessageStatus.FLUSH_DISK_TIMEOUT: "stored, but not on disk within sync_flush_timeout_ms",
     PutMessageStatus.FLUSH_SLAVE_TIMEOUT: "stored, but not at a slave in time",
     PutMessageStatus.SLAVE_NOT_AVAILABLE: "stored, but there is no slave that is near enough",
-    PutMessageStatus.SERVICE_NOT_AVAILABLE: (
-        "the store takes no messages: it is closed, its disk is full or has failed, it is a slave, or this process "
-        "was forked from the one that opened it"
-    ),
+    PutMessageStatus.SERVICE_NOT_AVAILABLE: "the store takes no messages now",
     PutMessageStatus.CREATE_MAPPED_FILE_FAILED: "the next CommitLog file cannot be made",
     PutMessageStatus.MESSAGE_ILLEGAL: "no store can hold such a message",
     PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: "the properties, with keys and tags, have more than 32,767 bytes",

@@ -125,7 +125,7 @@ class QuickPuts:
         self._lock()
         try:
             if core.closing or core.group_commit.failed is not None:
-                return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE), 0
+                return core.put_refused, 0
             if not log.fits(size) and not core.make_room(size):
                 return PutMessageResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED), 0
             at, now_ms, queue_offset = log.next_offset, core.clock_ms(), queue_offsets.get(queue, 0)

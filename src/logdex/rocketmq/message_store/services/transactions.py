@@ -26,14 +26,7 @@ from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.derived.queues import LiveQueues
 from logdex.rocketmq.message_store.put.append import acknowledged, put_encoded, put_refusal, queue_of
 from logdex.rocketmq.message_store.put.encode import Encoder
-from logdex.rocketmq.message_store.put.message import (
-    Message,
-    PutMessageResult,
-    PutMessageStatus,
-    Refusal,
-    Text,
-    require_message,
-)
+from logdex.rocketmq.message_store.put.message import Message, PutMessageResult, Refusal, Text, require_message
 from logdex.rocketmq.message_store.put.stored import properties_of, put_stored, real_place
 from logdex.rocketmq.read.get_message import QueueView, get_message
 
@@ -110,7 +103,7 @@ class TransactionService:
             if self._has_ended(half) or half.queue_offset < self._half_offset:
                 raise UsageError(f"the transaction of the message at {phy_offset} has ended already")
             if not core.takes_puts:
-                return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+                return core.put_refused
             self._require_topic(OP_TOPIC_NAME, core.clock_ms())
             result = self._commit(half, place, pairs) if commit else self._end(half)
             if not result.is_stored:

@@ -122,5 +122,6 @@ class StoreDestination:
                 f"{self._store.path}: a row is no message that the store takes ({status.name}): {result.remark}"
             )
         if status is not PutMessageStatus.PUT_OK:
-            raise LogFailedError(f"the store takes no messages now ({status.name})", path=self._store.path)
+            told = f"the store takes no messages now ({status.name}): {result.remark}"
+            raise LogFailedError(told, path=self._store.path)
         self._store.flush_log()

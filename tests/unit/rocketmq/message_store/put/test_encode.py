@@ -120,6 +120,11 @@ ORDER = [
     ("body", PutMessageStatus.MESSAGE_ILLEGAL),
 ]
 """What is wrong, in the order of the engine's checks."""
+REMARKS = {
+    "closed": "it is closed",
+    "slave": "it is a slave (is_slave)",
+    "disk": "0 % of the disk is used, over the limit of 90 % (disk_space_warning_level_ratio)",
+}
 
 
 @pytest.mark.parametrize("way", ["one", "batch", "half"])
@@ -133,10 +138,13 @@ def test_the_first_of_the_engines_checks_decides(way: str, tmp_path: Path) -> No
             faults.clear()
             faults.update((wrong, also))
             core.closing, core._is_slave, core.disk_full = (name in faults for name in ("closed", "slave", "disk"))
+            told = next((REMARKS[name] for name in REMARKS if name in faults), "")
             message = Message("t" * 256 if "topic" in faults else "t", bytes(1001 if "body" in faults else 0))
             if "properties" in faults:
                 message.properties = {"a": "x" * 32768}
-            assert put(message).status is status, (wrong, also)
+            refused = put(message)
+            assert refused.status is status, (wrong, also)
+            assert not told or refused.remark == f"the store takes no messages: {told}"
             assert store.max_phy_offset == 0
         core.closing, core._is_slave, core.disk_full = False, False, False
         faults.clear()

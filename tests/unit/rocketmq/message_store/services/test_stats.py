@@ -14,6 +14,7 @@ import pytest
 from logdex.errors import StorageError, UsageError
 from logdex.io.env import Env
 from logdex.rocketmq import Message, PutMessageStatus
+from logdex.rocketmq.message_store.background import Background
 from logdex.rocketmq.message_store.put.log_files import LogFiles
 from logdex.rocketmq.message_store.put.message import PutMessageResult
 from logdex.rocketmq.message_store.services.stats import StoreStatsService
@@ -98,11 +99,22 @@ def test_a_full_disk_refuses_puts(tmp_path: Path) -> None:
     disk = Disk()
     with open_store(tmp_path / "store", env=disk, disk_space_warning_level_ratio=0.9) as store:
         assert store.put_message(Message("orders")).is_stored
+        half = store.put_half(Message("orders"))
         store.delete_expired()
-        assert store.put_message(Message("orders")).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
-        assert store.put_messages([Message("orders")]).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
         table = pa.table({"topic": ["orders"]})
-        assert store.put_columns(table).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+        for refused in (
+            store.put_message(Message("orders")),
+            store.put_messages([Message("orders")]),
+            store.put_columns(table),
+            store.put_half(Message("orders")),
+            store.end_transaction(half, commit=True),
+        ):
+            assert refused.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+            told = "95 % of the disk is used, over the limit of 90 % (disk_space_warning_level_ratio)"
+            assert refused.remark == f"the store takes no messages: {told}"
+        disk.used = 0.9004
+        store.delete_expired()
+        assert "90.04 % of the disk is used, over the limit of 90 %" in store.put_message(Message("orders")).remark
         disk.used = 0.5
         store.delete_expired()
         assert store.put_message(Message("orders")).is_stored
@@ -118,6 +130,25 @@ def test_a_thread_looks_at_the_disk(tmp_path: Path) -> None:
         while store.put_message(Message("orders")).is_stored and time.monotonic() < until:
             time.sleep(0.002)
         assert store.put_message(Message("orders")).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+
+
+def test_the_first_look_at_the_disk_comes_after_a_second(tmp_path: Path) -> None:
+    now_s = [100.0]
+    with open_store(tmp_path / "store", env=Disk()) as store:
+        threads = Background(store._core, store._dispatch, store._schedule, lambda: now_s[-1])
+        try:
+            threads._flush_derived()
+            assert store.put_message(Message("orders")).is_stored
+            now_s.append(101.0)
+            threads._flush_derived()
+            assert not store.put_message(Message("orders")).is_stored
+            store._core.env.used = 0.5  # type: ignore[attr-defined]
+            for later_s, is_stored in ((110.9, False), (111.0, True)):
+                now_s.append(later_s)
+                threads._flush_derived()
+                assert store.put_message(Message("orders")).is_stored == is_stored
+        finally:
+            threads.stop()
 
 
 def test_warm_files_have_their_space(tmp_path: Path) -> None:
