@@ -73,7 +73,7 @@ class Background:
     ) -> None:
         options = core.options
         self._core, self._dispatch, self._schedule, self._clock_s = core, dispatch, schedule, clock_s
-        now_s = self._flushed_s = self._derived_s = self._saved_s = clock_s()
+        now_s = self._flushed_s = self._derived_s = clock_s()
         self._disk_looked_s = now_s + min(_FIRST_DISK_LOOK_S - options.clean_resource_interval_ms / 1000, 0)
         self._stopping = False
         self._workers = [
@@ -118,13 +118,8 @@ class Background:
             self._dispatch.flush()
 
     def _deliver(self) -> None:
-        """Delivers what is due, and now and then saves how far deliveries are."""
         with suppress(StorageError):  # tried again; a failed put stops all puts, and says so
             self._schedule.deliver_due(self._core.clock_ms())
-        now_s = self._clock_s()
-        if now_s - self._saved_s >= self._core.options.flush_delay_offset_interval_ms / 1000:
-            self._saved_s = now_s
-            self._schedule.save()
 
     def stop(self) -> None:
         """Ends the threads."""

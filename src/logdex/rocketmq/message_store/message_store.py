@@ -193,6 +193,11 @@ class MessageStore(ReadableStore):
         rolls it back. A commit puts it into its own topic and returns its place there; the result
         of a rollback is that of the message that notes it.
 
+        A commit writes two messages: the one that was committed, then the one that notes it. After
+        a kill or a power cut between them, the half message is pending still, as in the broker, and
+        committed again, its message is delivered twice. `prepared_transaction_offset` of both is
+        that of the half message.
+
         Raises `UsageError` if it is no half message or has ended already, and the errors of
         `put_message`.
         """
@@ -235,13 +240,16 @@ class MessageStore(ReadableStore):
 
     def deliver_due(self, now_ms: int | None = None) -> int:
         """Delivers the delayed messages that are due now, or at `now_ms`, in this thread: puts each
-        into the topic and queue that it is for. Returns how many messages that were. With
-        background threads they are delivered without it.
+        into the topic and queue that it is for, and notes on disk that it did. Returns how many
+        messages that were. With background threads they are delivered without it.
 
-        Raises `StorageError` or `LogFailedError` if reading or writing fails.
+        A message is delivered at least once: after a kill in the midst of it, or a power cut, some
+        are delivered again. Raises `StorageError` or `LogFailedError` if reading or writing fails.
         """
         self.dispatch()
-        return self._schedule.deliver_due(self._core.clock_ms() if now_ms is None else now_ms)
+        count = self._schedule.deliver_due(self._core.clock_ms() if now_ms is None else now_ms)
+        self._schedule.save()
+        return count
 
     def delay_progress(self) -> dict[int, tuple[int, int]]:
         """By delay level: the queue offset of the next message to deliver, and the end of the

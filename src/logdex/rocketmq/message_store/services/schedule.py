@@ -2,14 +2,17 @@
 is put again into the topic that it is for.
 
 How far each level is delivered stands in ``config/delayOffset.json``. Deliveries are on disk before
-the file counts them, so that a crash can repeat deliveries but loses none.
+the file counts them, so that a crash can repeat deliveries but loses none. They are counted soon,
+while many are delivered too, so that a program that is killed again and again repeats few.
 
 Source: ``docs/formats/config-json.md``; ScheduleMessageService.
 """
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 
 from logdex.errors import CorruptError, MissingFileError
 from logdex.io.atomic_file import write_atomically
@@ -27,6 +30,9 @@ from logdex.rocketmq.read.get_message import QueueView
 
 _FILE = "delayOffset.json"
 _ENTRIES_AT_ONCE = 32
+_PAUSE_PER_SAVE = 20
+"""How long a delivery of many messages goes on until they are counted again, as a multiple of the
+time that counting took, if that is longer than the store's interval: it waits for the disk."""
 
 
 class ScheduleMessageService:
@@ -41,6 +47,9 @@ class ScheduleMessageService:
         self._offsets = dict(known.offsets)
         self._is_saved = known.file.path is not None
         self._stopped = False
+        self._clock_s = time.monotonic
+        self._saved_s, self._saving_s = -math.inf, 0.0
+        """When deliveries were counted the last time, and how long that took."""
         self._correct()
 
     def _view(self, level: int) -> QueueView | None:
@@ -80,12 +89,15 @@ class ScheduleMessageService:
 
         A message is due when its entry's tagsCode says so, or if that is further away than the
         level's delay. A level stops at a message that is refused, and tries it again next time.
+        Now and then it is saved how far deliveries are.
         """
         if self._core.options.is_slave:
             return 0
         with self._lock:
             levels = range(1, len(self._core.config.delay_levels_ms) + 1)
-            return sum(self._deliver_level(level, now_ms) for level in levels)
+            count = sum(self._deliver_level(level, now_ms) for level in levels)
+            self._save_if_due(0)
+            return count
 
     def _deliver_level(self, level: int, now_ms: int) -> int:
         count = 0
@@ -100,6 +112,7 @@ class ScheduleMessageService:
                 self._core.stats.delivered += put is not None
                 self._core.stats.passed_over += put is None
                 self._note(level, self._offsets[level] + 1)
+            self._save_if_due(_PAUSE_PER_SAVE * self._saving_s)
         return count
 
     def _due(self, level: int, now_ms: int) -> list[StoredMessage | None]:
@@ -148,17 +161,32 @@ class ScheduleMessageService:
     def save(self) -> None:
         """Writes all deliveries to disk, then how far they are, if that has changed."""
         with self._lock:
-            if self._is_saved:
-                return
-            core, dialect = self._core, self._core.config.dialect
-            core.flush_log()
-            raw = dict(self._raw)
-            if dialect.topics_have_attributes:
-                now_ms = core.clock_ms()
-                raw["dataVersion"] = next_data_version(raw.get("dataVersion"), now_ms, has_state=True)
-            raw["offsetTable"] = dict(sorted(self._offsets.items()))
-            raw = dict(sorted(raw.items()))
-            data = format_config_json(raw, number_keys_share_a_line=dialect.number_keys_share_a_line)
-            path = f"{core.paths.config}/{_FILE}"
-            write_atomically(path, data, backup=f"{path}.bak", env=core.env)
-            self._raw, self._is_saved = raw, True
+            if not self._is_saved:
+                self._save()
+
+    def _save_if_due(self, pause_s: float) -> None:
+        """As `save`, unless it was saved within `pause_s` or the store's interval. Call it with the
+        lock held."""
+        begin_s = self._clock_s()
+        pause_s = max(pause_s, self._core.options.flush_delay_offset_interval_ms / 1000)
+        if self._is_saved or begin_s - self._saved_s < pause_s:
+            return
+        try:
+            self._save()
+        finally:  # after a failure, too, messages are delivered before the next try
+            self._saved_s = self._clock_s()
+            self._saving_s = self._saved_s - begin_s
+
+    def _save(self) -> None:
+        core, dialect = self._core, self._core.config.dialect
+        core.flush_log()
+        raw = dict(self._raw)
+        if dialect.topics_have_attributes:
+            now_ms = core.clock_ms()
+            raw["dataVersion"] = next_data_version(raw.get("dataVersion"), now_ms, has_state=True)
+        raw["offsetTable"] = dict(sorted(self._offsets.items()))
+        raw = dict(sorted(raw.items()))
+        data = format_config_json(raw, number_keys_share_a_line=dialect.number_keys_share_a_line)
+        path = f"{core.paths.config}/{_FILE}"
+        write_atomically(path, data, backup=f"{path}.bak", env=core.env)
+        self._raw, self._is_saved = raw, True

@@ -4,19 +4,24 @@ least once."""
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from logdex.errors import CorruptError, LogClosedError
-from logdex.rocketmq import Message, MessageStore
+from logdex.io.env import Env
+from logdex.rocketmq import Message, MessageStore, PutMessageStatus
 from logdex.rocketmq.files.config_files import DelayOffsets
+from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.testing import FaultEnv
 from tests.unit.rocketmq.message_store.open_stores import NOW_MS, Clock, crash, open_store, require_sound
 
 LATER_MS = 1 << 50
 """A time at which everything is due."""
+LARGE = {"mapped_file_size_commit_log": 1 << 20, "mapped_file_size_consume_queue": 40_000}
 
 
 def delayed(store: MessageStore, level: int, body: bytes, **fields: Any) -> None:
@@ -67,14 +72,84 @@ def test_progress_is_kept(tmp_path: Path) -> None:
     require_sound(tmp_path / "store")
 
 
-def test_after_a_crash_nothing_is_lost(tmp_path: Path) -> None:
+def test_after_a_crash_nothing_is_lost_or_delivered_again(tmp_path: Path) -> None:
+    for body in (b"a", b"b"):
+        store = open_store(tmp_path / "store")
+        assert store.deliver_due(LATER_MS) == 0
+        delayed(store, 1, body)
+        assert store.deliver_due(LATER_MS) == 1
+        crash(store)
+    with open_store(tmp_path / "store") as store:
+        assert delivered(store) == [b"a", b"b"]
+
+
+def test_what_was_delivered_and_not_counted_comes_again(tmp_path: Path) -> None:
     store = open_store(tmp_path / "store")
+    store._schedule._clock_s = lambda: 0.0
     delayed(store, 1, b"a")
-    assert store.deliver_due(LATER_MS) == 1
+    store.dispatch()
+    assert store._schedule.deliver_due(LATER_MS) == 1
+    delayed(store, 1, b"b")
+    store.dispatch()
+    assert store._schedule.deliver_due(LATER_MS) == 1  # within the pause after the first one was counted
     crash(store)
     with open_store(tmp_path / "store") as store:
         assert store.deliver_due(LATER_MS) == 1
-        assert delivered(store) == [b"a", b"a"]
+        assert delivered(store) == [b"a", b"b", b"b"]
+
+
+def test_a_long_delivery_counts_as_it_goes(tmp_path: Path) -> None:
+    """Few messages come again after a kill in the midst of many that are due."""
+    now_s = [0.0]
+    store = open_store(tmp_path / "store", **LARGE)
+    schedule, seen = store._schedule, list[int]()
+    for number in range(1000):
+        delayed(store, 2, b"%d" % number)
+    store.dispatch()
+    deliver, schedule._clock_s = schedule._deliver, lambda: now_s[-1]
+
+    def counting(message: StoredMessage) -> PutMessageStatus | None:
+        now_s.append(now_s[-1] + 0.001)
+        known = DelayOffsets.read(str(tmp_path / "store" / "config")).offsets.get(2, 0)
+        seen.append(schedule._offsets[2] - known)
+        return deliver(message)
+
+    schedule._deliver = counting  # type: ignore[method-assign]
+    assert schedule.deliver_due(LATER_MS) == 1000
+    assert max(seen) < 100 + 2 * 32
+    now_s.append(now_s[-1] + 0.2)
+    assert schedule.deliver_due(LATER_MS) == 0
+    assert DelayOffsets.read(str(tmp_path / "store" / "config")).offsets == {2: 1000}
+    crash(store)
+
+
+def test_counting_takes_a_small_part_of_the_time(tmp_path: Path) -> None:
+    """On a slow disk, many messages are delivered until they are counted again."""
+    now_s = [0.0]
+
+    class Slow(Env):
+        @contextmanager
+        def operation(self, kind: str, path: str) -> Iterator[None]:
+            now_s.append(now_s[-1] + 0.05 * (kind == "sync" and path.endswith("delayOffset.json.tmp")))
+            with super().operation(kind, path):
+                yield
+
+    with open_store(tmp_path / "store", env=Slow(), **LARGE) as store:
+        schedule, counted = store._schedule, list[int]()
+        for number in range(1500):
+            delayed(store, 1, b"%d" % number)
+        store.dispatch()
+        deliver, schedule._clock_s = schedule._deliver, lambda: now_s[-1]
+
+        def counting(message: StoredMessage) -> PutMessageStatus | None:
+            now_s.append(now_s[-1] + 0.002)
+            counted.append(DelayOffsets.read(str(tmp_path / "store" / "config")).offsets.get(1, 0))
+            return deliver(message)
+
+        schedule._deliver = counting  # type: ignore[method-assign]
+        assert schedule.deliver_due(LATER_MS) == 1500
+        assert len(set(counted)) == 4  # 0, 32, then what is delivered in each second more
+        assert counted.count(32) >= 500
 
 
 def test_deliveries_are_on_disk_before_the_file_counts_them(tmp_path: Path) -> None:
@@ -82,9 +157,8 @@ def test_deliveries_are_on_disk_before_the_file_counts_them(tmp_path: Path) -> N
     with open_store(tmp_path / "store", env=env) as store:
         delayed(store, 1, b"a")
         store.flush()
-        store.deliver_due(LATER_MS)
         begin = len(env.log)
-        store._schedule.save()
+        store.deliver_due(LATER_MS)
         calls = [(kind, Path(path).name) for kind, path in env.log[begin:]]
         assert calls.index(("sync", "00000000000000000000")) < calls.index(("sync", "delayOffset.json.tmp"))
         begin = len(env.log)
