@@ -98,7 +98,11 @@ def resolve_config(
         index_paths = index_file_paths(root, env)
         geometry, reason = _resolve_index(index_paths, slots, entries, need_index, env)
         said.evidence += reason
-        if not index_paths and (slots is None or entries is None):
+        is_index_shown = (slots is not None and entries is not None) or not all(
+            is_unfilled(path, env) for path in index_paths
+        )
+        said.guesses_sizes |= not is_index_shown
+        if not index_paths and not is_index_shown:
             pair = f"maxHashSlotNum {geometry.max_hash_slot_num} and maxIndexNum {geometry.max_index_num}"
             said.assumed.append(f"{pair}: no IndexFile shows them (--max-hash-slot-num, --max-index-num)")
         if rocketmq_version is not None:
@@ -123,6 +127,7 @@ def resolve_config(
             more_store_paths_commit_log=directories[1:],
             evidence=tuple(said.evidence),
             contradicted=tuple(said.contradicted),
+            has_guessed_sizes=said.guesses_sizes,
             assumed=(*said.assumed, *(f"{text}, which contradicts it" for text in said.contradicted)),
         )
 
@@ -167,6 +172,8 @@ class _Said:
     evidence: list[str] = field(default_factory=list)
     assumed: list[str] = field(default_factory=list)
     contradicted: list[str] = field(default_factory=list)
+    guesses_sizes: bool = False
+    """Whether sizes are guesses because no file shows them yet."""
 
     def given(self, name: str, flag: int | None, set_aside: Mapping[str, int] = {}) -> int | None:
         """The flag's value, else the properties file's, else that of files which are set aside,
@@ -298,6 +305,7 @@ def _resolve_queue_size(root: str, stated: int | None, said: _Said, env: Env) ->
         commonest = max(sizes, key=lambda size: (sizes[size], size))  # files get truncated, but they do not grow
         said.evidence.append(f"mappedFileSizeConsumeQueue: {commonest}, as the files are")
         return commonest
+    said.guesses_sizes = True
     usual = StoreConfig().mapped_file_size_consume_queue
     name = f"mappedFileSizeConsumeQueue {usual}"
     said.assumed.append(f"{name}: no ConsumeQueue shows it (--mapped-file-size-consume-queue)")

@@ -139,7 +139,7 @@ class IndexFile:
             raise GeometryError(
                 f"{size} bytes; {self.max_hash_slot_num} hash slots and {self.max_index_num} entries take {expected}",
                 path=self.path,
-                hint="state the broker's --max-hash-slot-num and --max-index-num, or --broker-conf FILE",
+                hint="state the broker's max_hash_slot_num and max_index_num (--max-hash-slot-num, --max-index-num)",
             )
 
     # -- reading ----------------------------------------------------------------------------------

@@ -91,6 +91,8 @@ class StoreConfig:
     """Values that the caller stated and the files contradict, one line each."""
     assumed: tuple[str, ...] = field(default=(), compare=False)
     """Values that are guesses, one line each: neither the caller nor the store determines them."""
+    has_guessed_sizes: bool = field(default=False, compare=False)
+    """Whether sizes are among the guesses, because no file shows them yet."""
 
     def __post_init__(self) -> None:
         for name in _SIZE_BOUNDS:

@@ -27,11 +27,15 @@ class KeyReads(QueueReads):
     """The base of `StoreSnapshot`, which has the parts that are named here."""
 
     root: str
-    config: StoreConfig
     commit_log: CommitLog
     _env: Env
     _lock: threading.RLock
     _missing: dict[bool, tuple[OffsetRange, ...]]
+
+    @property
+    @abstractmethod
+    def config(self) -> StoreConfig:
+        """The sizes and the version."""
 
     @property
     @abstractmethod

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Unpack
 
-from logdex.errors import GeometryError, MissingFileError, StoreError, UsageError
+from logdex.errors import MissingFileError, StoreError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
@@ -24,7 +24,6 @@ from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue, discover_q
 from logdex.rocketmq.consume_queue.offset_by_time import Boundary, QueueBounds, offset_in_queue_by_time
 from logdex.rocketmq.consume_queue.tag_filter import TagFilter
 from logdex.rocketmq.files.store_files import StorePaths, queue_folder
-from logdex.rocketmq.geometry.resolve import resolve_in_any_case
 from logdex.rocketmq.index_file.index_service import IndexService
 from logdex.rocketmq.message.message_id import MessageId
 from logdex.rocketmq.message.stored_message import StoredMessage
@@ -44,6 +43,7 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.settings.store_settings import StoreSettings
 from logdex.rocketmq.snapshot.key_reads import KeyReads
 from logdex.rocketmq.snapshot.known_queues import KnownQueues, no_such_queue
+from logdex.rocketmq.snapshot.known_sizes import KnownSizes
 from logdex.rocketmq.snapshot.store_end import find_store_end
 
 
@@ -80,17 +80,12 @@ class StoreSnapshot(KeyReads):
         self._names: tuple[tuple[bytes, int, str], ...] | None = None
         self._views: dict[tuple[bytes, int], QueueView] = {}
         self._index: IndexService | None = None
-        self._index_error: GeometryError | None = None
         self._valid_end: LogEnd | None = None
         self._near: LogEnd | None = None
         self._missing: dict[bool, tuple[OffsetRange, ...]] = {}
         self._extent: LogExtent | None = None
-        if config is not None and geometry:
-            raise UsageError("both a config and single settings", hint="give one of them")
-        if config is None:  # only reading the index needs its geometry
-            config, self._index_error = resolve_in_any_case(self.root, env=self._env, **geometry)
-        self.config = config
-        self.commit_log = CommitLog.of_config(self.root, config, env=self._env)
+        self._sizes = KnownSizes(self.root, config, geometry, self._env)
+        self.commit_log = CommitLog.of_config(self.root, self.config, env=self._env)
 
     def __repr__(self) -> str:
         log = self.commit_log
@@ -99,14 +94,17 @@ class StoreSnapshot(KeyReads):
 
     # -- the parts --------------------------------------------------------------------------------
     @property
+    def config(self) -> StoreConfig:
+        """The sizes and the version; what no file shows yet is looked for again."""
+        return self._sizes.config
+
+    @property
     def index_service(self) -> IndexService:
         """The IndexFiles, opened on first use. Raises `GeometryError` if no file has the size that
         the config gives."""
         with self._lock:
-            if self._index_error is not None:
-                raise self._index_error
             if self._index is None:
-                self._index = IndexService(self.paths.index, self.config, env=self._env)
+                self._index = self._sizes.open_index()
             return self._index
 
     def consume_queue(self, topic: Text, queue_id: int) -> ConsumeQueue:
@@ -362,7 +360,7 @@ class StoreSnapshot(KeyReads):
         if self.commit_log.is_one_file:
             return PlanSource(self.commit_log, self.config, None, self._env)
         index = None
-        if wanted.key is not None and self._index_error is None:
+        if wanted.key is not None and self._sizes.index_error is None:
             missing = self.missing_ranges(wanted.index_type)
             index = KeyIndex(self.index_service.files, missing, self.valid_end_offset)
         return PlanSource(self.commit_log, self.config, self.root, self._env, index)
@@ -372,6 +370,8 @@ class StoreSnapshot(KeyReads):
         """Reads what a broker has written meanwhile: files, messages, queues, index entries."""
         with self._lock:
             self.commit_log.refresh()
+            if self._sizes.refresh():
+                self._close_derived()
             for queue in self._queues.values():
                 queue.refresh()
             if self._index is not None:
@@ -385,12 +385,13 @@ class StoreSnapshot(KeyReads):
         """Closes all files."""
         with self._lock:
             self._closed = True
-            for queue in self._queues.values():
-                queue.close()
-            if self._index is not None:
-                self._index.close()
-                self._index = None
+            self._close_derived()
             self.commit_log.close()
+
+    def _close_derived(self) -> None:
+        for part in (*self._queues.values(), *(() if self._index is None else (self._index,))):
+            part.close()
+        self._queues, self._index = {}, None
 
     def __enter__(self) -> StoreSnapshot:
         return self

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pytest
 
 import logdex
+from logdex.errors import GeometryError
+from logdex.frames.conditions import Conditions
 from logdex.rocketmq import Message, MessageStore
+from logdex.rocketmq.tables.index_entries import IndexEntries
 from tests.unit.rocketmq.small_stores import opened
 
 
@@ -50,6 +55,55 @@ def test_files_that_were_made_before_the_first_read_are_read(tmp_path: Path) -> 
                 assert len(list(scan)) == 100
                 assert scan.end == each.valid_end
                 assert sum(queue.max_offset for queue in each.queues()) == 100
+
+
+OWN_SIZES: dict[str, Any] = {
+    "mapped_file_size_commit_log": 100_000,
+    "mapped_file_size_consume_queue": 2000,
+    "max_hash_slot_num": 1000,
+    "max_index_num": 4000,
+}
+
+
+@pytest.mark.parametrize("refreshes", [True, False])
+def test_sizes_that_no_file_showed_are_looked_for_again(refreshes: bool, tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "store", **OWN_SIZES) as store:
+        with logdex.open_store(tmp_path / "store") as snapshot, logdex.open_store(tmp_path / "store") as early:
+            assert (snapshot.config.max_hash_slot_num, snapshot.config.has_guessed_sizes) == (5_000_000, True)
+            assert early.index_service.files == []
+            put(store, "T", range(300))
+            if refreshes:
+                snapshot.refresh()
+            assert [message.body for message in snapshot.query("T", "k299")] == [b"299"]
+            assert {name: getattr(snapshot.config, name) for name in OWN_SIZES} == OWN_SIZES
+            assert not snapshot.config.has_guessed_sizes
+            early.refresh()
+            assert [message.body for message in early.query_message("T", "k7").messages] == [b"7"]
+            assert len(early.get_message("T", 0, 0).messages) > 0
+            entries = IndexEntries(early).batches((), Conditions())
+            assert sum(batch.num_rows for batch in entries) == 600
+
+
+def test_stated_sizes_are_not_looked_for_again(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "store", **OWN_SIZES) as store:
+        other = {**OWN_SIZES, "max_hash_slot_num": 500}
+        with logdex.open_store(tmp_path / "store", **other) as snapshot:
+            put(store, "T", range(300))
+            snapshot.refresh()
+            with pytest.raises(GeometryError, match="max_hash_slot_num"):
+                snapshot.query("T", "k299")
+
+
+def test_an_index_file_that_is_filled_meanwhile_shows_its_sizes(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "store", **OWN_SIZES) as store:
+        put(store, "T", range(300))
+    [path] = (tmp_path / "store" / "index").iterdir()
+    filled = path.read_bytes()
+    path.write_bytes(bytes(len(filled)))  # as it is while the writer makes it
+    with logdex.open_store(tmp_path / "store") as snapshot:
+        assert snapshot.config.has_guessed_sizes
+        path.write_bytes(filled)
+        assert [message.body for message in snapshot.query("T", "k299")] == [b"299"]
 
 
 def test_a_scan_does_not_run_after_the_writer(tmp_path: Path) -> None:
