@@ -72,7 +72,8 @@ def export(
     Files are named after the run and the task, and their bytes depend only on the log, the codec
     and `task_bytes`. If a run is killed, the next one undoes what that had published. Raises
     `UsageError` if `output` belongs to an export of another format or with another filter, has
-    files of one whose manifests are gone, or lies in the source.
+    files of one whose manifests are gone, or lies in the source; and if the log is not the one that
+    was exported to it.
     """
     started = work_seconds()
     if codec not in CODECS:
@@ -86,7 +87,7 @@ def export(
         before = last_manifest(target, env) or Manifest(source.format, source.filter)
         before.require_same(source.format, source.filter, target)
         require_manifests(target, before.run, env)
-        plan = source.plan(_reads(FORMS[source.format]), before.positions, SPLIT_BYTES, env)
+        plan = source.plan(_reads(FORMS[source.format]), before.positions, SPLIT_BYTES, env, marks=before.marks)
         report.bytes, report.positions, report.losses = plan.size_bytes, plan.positions, plan.losses
         report.notes = staging.notes
         report.notes += plan.notes + plan.waiting
@@ -95,7 +96,7 @@ def export(
             job = _Export(runner, source.format, codec, staging, env, sync)
             job.write(plan.parts, f"run{before.run + 1:06d}", task_bytes)
             report.losses = [*plan.losses, *job.losses]
-            manifest = before.next(plan.positions, job.files, report.losses)
+            manifest = before.next(plan, job.files, report.losses)
             job.publish(manifest)
             report.run, report.messages, report.files = manifest.run, manifest.messages, len(job.files)
             report.written_bytes = sum(each.size_bytes for each in job.files)

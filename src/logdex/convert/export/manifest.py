@@ -11,25 +11,30 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from logdex.convert.export.writer import WrittenFile
+from logdex.convert.sources.source import SourcePlan
 from logdex.errors import CorruptError, UsageError
 from logdex.io.env import Env
 from logdex.io.path_look import EXPORT_FOLDER
 
 _NAME = re.compile(r"(\d{6,9})\.json")
 _FILE = re.compile(r"run(\d{6,9})-\d+-\d+\.parquet")
-_VERSION = 1
+_VERSION = 2
+_VERSIONS = (1, 2)
+"""Those that can be read. The first has no marks."""
 _SIZE_BYTES_MAX = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """What one run has added. `run` counts from 1; the manifest of run 0 is that of an empty
-    output. `filter` is the source's, `messages` the number of rows in `files`."""
+    output. `filter` is the source's, `messages` the number of rows in `files`. By `marks` a later
+    run knows the logs again."""
 
     format: str
     filter: Mapping[str, Any]
     run: int = 0
     positions: Mapping[str, int] = field(default_factory=dict)
+    marks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     messages: int = 0
     files: tuple[WrittenFile, ...] = ()
     losses: tuple[str, ...] = ()
@@ -43,10 +48,18 @@ class Manifest:
         """Returns the content of its file."""
         return json.dumps({"logdex_export": _VERSION, **asdict(self)}, indent=1).encode("ascii")
 
-    def next(self, positions: Mapping[str, int], files: list[WrittenFile], losses: list[str]) -> Manifest:
-        """Returns the manifest of the run after this one."""
-        rows = sum(each.rows for each in files)
-        return Manifest(self.format, self.filter, self.run + 1, dict(positions), rows, tuple(files), tuple(losses))
+    def next(self, plan: SourcePlan, files: list[WrittenFile], losses: list[str]) -> Manifest:
+        """Returns the manifest of the run after this one, which has read what is planned."""
+        return Manifest(
+            self.format,
+            self.filter,
+            self.run + 1,
+            dict(plan.positions),
+            dict(plan.marks),
+            sum(each.rows for each in files),
+            tuple(files),
+            tuple(losses),
+        )
 
     def require_same(self, format_name: str, wanted: Mapping[str, Any], output: str) -> None:
         """Raises `UsageError` if a run with another format or filter cannot go on with this one."""
@@ -90,11 +103,12 @@ def last_manifest(output: str, env: Env) -> Manifest | None:
     try:
         given = json.loads(env.read_file(path, _SIZE_BYTES_MAX))
         version = given.pop("logdex_export")
-        if version != _VERSION:
+        if version not in _VERSIONS:
             raise UsageError(f"{path} is of version {version}", hint="use a newer Logdex, or choose another --output")
         files = tuple(WrittenFile(**each) for each in given.pop("files"))
         positions = {str(name): int(position) for name, position in given.pop("positions").items()}
-        return Manifest(positions=positions, files=files, losses=tuple(given.pop("losses")), **given)
+        marks = {str(name): dict(mark) for name, mark in given.pop("marks", {}).items()}
+        return Manifest(positions=positions, marks=marks, files=files, losses=tuple(given.pop("losses")), **given)
     except (ValueError, TypeError, KeyError, AttributeError):
         hint = "choose another --output"
         raise CorruptError("this is no manifest of an export", path=path, position=0, hint=hint) from None

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
-from logdex.convert.sources.source import OnLoss, Positions, SourcePlan, ends_before, filter_json, told
+from logdex.convert.sources.source import (
+    Marks,
+    OnLoss,
+    Positions,
+    SourcePlan,
+    another_log,
+    ends_before,
+    filter_json,
+    told,
+)
 from logdex.errors import CorruptError, MissingFileError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.internal_topics import INTERNAL_TOPICS
@@ -20,6 +29,7 @@ from logdex.kafka.read.splits.split import ReadSplit
 from logdex.kafka.scan.scanner import EndKind
 from logdex.kafka.snapshot.log_dir_snapshot import KafkaSnapshot, open_kafka
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
+from logdex.kafka.snapshot.read_mark import ReadMark
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +88,20 @@ class LogDirSource:
             isolation_level=wanted.isolation,
         )
 
-    def plan(self, columns: tuple[str, ...], since: Positions, split_bytes: int, env: Env = DEFAULT_ENV) -> SourcePlan:
+    def plan(
+        self,
+        columns: tuple[str, ...],
+        since: Positions,
+        split_bytes: int,
+        env: Env = DEFAULT_ENV,
+        *,
+        marks: Marks | None = None,
+    ) -> SourcePlan:
         """Plans a read. See `LogSource`."""
-        plan = SourcePlan(positions=dict(since))
+        plan = SourcePlan(positions=dict(since), marks=dict(marks or {}))
         with open_kafka(self.path, env=env, **self.settings) as snapshot:
             for each in self.partitions(snapshot):
+                self._require_same(plan, each)
                 self._plan_partition(plan, each, columns, since.get(each.name), split_bytes)
         return plan
 
@@ -98,6 +117,17 @@ class LogDirSource:
             snapshot.scan(topic=self.topic, partition=self.partition)  # names the nearest topic
             hint = f"logdex info {shlex.quote(self.path)} lists what is here"
             raise MissingFileError("no such topic or partition", path=self.path, hint=hint)
+
+    @staticmethod
+    def _require_same(plan: SourcePlan, partition: PartitionSnapshot) -> None:
+        """Raises `UsageError` if a partition is another one than was read. Notes a loss if what was
+        read of it last has been replaced."""
+        mark = plan.marks.get(partition.name)
+        found = None if mark is None else ReadMark.of_json(mark).difference(partition)
+        if found is not None and found.is_another:
+            raise another_log(partition.path, partition.name, found.what)
+        if found is not None:
+            plan.losses.append(f"{partition.path}: {found.what}: what is in place of it is not read")
 
     def _plan_partition(
         self,
@@ -117,6 +147,7 @@ class LogDirSource:
             plan.notes.append(SegmentEnd(last, log_end, is_last=True).description)
         if since is not None and since > end:
             raise ends_before(partition.path, partition.name, end, since)
+        plan.marks[partition.name] = asdict(ReadMark.of(partition, end))
         if since is not None and since < partition.log_start_offset:
             gone = f"offsets {since} to {partition.log_start_offset} were removed before they were read"
             plan.losses.append(f"{partition.path}: {gone}")

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
-from logdex.convert.sources.source import OnLoss, Positions, SourcePlan, ends_before, filter_json, told
+from logdex.convert.sources.source import (
+    Marks,
+    OnLoss,
+    Positions,
+    SourcePlan,
+    another_log,
+    ends_before,
+    filter_json,
+    told,
+)
 from logdex.errors import CorruptError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.columns.plain_bodies import NEEDED_COLUMNS, with_plain_bodies
@@ -18,6 +27,7 @@ from logdex.rocketmq.read.read_filter import ReadFilter
 from logdex.rocketmq.read.split import ReadSplit
 from logdex.rocketmq.rebuild.source import require_whole_log
 from logdex.rocketmq.snapshot.frozen_store import freeze_between, is_damaged
+from logdex.rocketmq.snapshot.read_mark import ReadMark, why_another
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
 LOG = "commitlog"
@@ -83,7 +93,15 @@ class StoreSource:
             physical_offset=wanted.begin_offset,
         )
 
-    def plan(self, columns: tuple[str, ...], since: Positions, split_bytes: int, env: Env = DEFAULT_ENV) -> SourcePlan:
+    def plan(
+        self,
+        columns: tuple[str, ...],
+        since: Positions,
+        split_bytes: int,
+        env: Env = DEFAULT_ENV,
+        *,
+        marks: Marks | None = None,
+    ) -> SourcePlan:
         """Plans a read. See `LogSource`."""
         needed = NEEDED_COLUMNS if "body" in columns else ()
         columns = tuple(dict.fromkeys((*columns, *needed)))
@@ -99,6 +117,10 @@ class StoreSource:
                 plan.notes.append(end.description)
             if begin is not None and begin > frozen.end:
                 raise ends_before(self.path, "the CommitLog", frozen.end, begin)
+            if begin is not None:
+                self._require_same(snapshot, (marks or {}).get(LOG, {}), begin, env)
+            if (mark := ReadMark.at(snapshot.commit_log, end.last_message)) is not None:
+                plan.marks[LOG] = asdict(mark)
             if begin is not None and begin < frozen.begin:
                 gone = f"offsets {begin} to {frozen.begin} were removed before they were read"
                 plan.losses.append(f"{self.path}: {gone}")
@@ -109,3 +131,8 @@ class StoreSource:
                     read = snapshot.plan_read(wanted, columns=columns, split_bytes=split_bytes)
                     plan.parts += [StorePart(split, frozen.sure_end) for split in read.splits]
         return plan
+
+    def _require_same(self, snapshot: StoreSnapshot, mark: Mapping[str, Any], begin: int, env: Env) -> None:
+        why = why_another(snapshot.commit_log, ReadMark.of_json(mark), begin, snapshot.config, env)
+        if why is not None:
+            raise another_log(self.path, "the CommitLog", why)

@@ -21,6 +21,10 @@ Positions = Mapping[str, int]
 """Up to where the logs of a source are read, by the name of each log: a physical offset of a
 CommitLog, or the offset of a partition."""
 
+Marks = Mapping[str, Mapping[str, Any]]
+"""What identifies the logs that were read, by the name of each log, as JSON: the last message, or
+the ids and the last batch of a partition."""
+
 
 class SourcePart(Protocol):
     """A part of a log. It can be pickled."""
@@ -35,13 +39,14 @@ class SourcePart(Protocol):
 
 @dataclass(slots=True)
 class SourcePlan:
-    """The parts to read. `positions` are those from which a later plan goes on, `losses` tell of
-    what is missing before a byte was read, and `notes` of what a crash left unfinished at the end
-    of a log, which is no loss. `waiting` tells of what a later plan can read, because a transaction
-    is open."""
+    """The parts to read. `positions` are those from which a later plan goes on, and by `marks` it
+    knows the logs again. `losses` tell of what is missing before a byte was read, and `notes` of
+    what a crash left unfinished at the end of a log, which is no loss. `waiting` tells of what a
+    later plan can read, because a transaction is open."""
 
     parts: list[SourcePart] = field(default_factory=list)
     positions: dict[str, int] = field(default_factory=dict)
+    marks: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     losses: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
@@ -67,9 +72,17 @@ class LogSource(Protocol):
     def filter(self) -> Mapping[str, Any]:
         """The filter as JSON: what is not there is not bounded."""
 
-    def plan(self, columns: tuple[str, ...], since: Positions, split_bytes: int, env: Env = DEFAULT_ENV) -> SourcePlan:
-        """Plans a read of some of the format's columns, from positions on. Raises `UsageError` if
-        the log ends before such a position, because it is another log then."""
+    def plan(
+        self,
+        columns: tuple[str, ...],
+        since: Positions,
+        split_bytes: int,
+        env: Env = DEFAULT_ENV,
+        *,
+        marks: Marks | None = None,
+    ) -> SourcePlan:
+        """Plans a read of some of the format's columns, from positions on. Raises `UsageError` if a
+        log ends before such a position, or is another one than its mark is of."""
 
 
 def told(error: CorruptError) -> str:
@@ -84,6 +97,11 @@ def ends_before(path: str, name: str, end: int, since: int) -> UsageError:
         f"{path}: {name} ends at {end}, and an earlier run has read it up to {since}: it was cut, or is another log",
         hint="choose another --output",
     )
+
+
+def another_log(path: str, name: str, why: str) -> UsageError:
+    """Returns the error of a log that is not the one that an earlier run has read."""
+    return UsageError(f"{path}: {name} is another log than the one in this lake: {why}", hint="choose another --output")
 
 
 def filter_json(**bounds: object) -> dict[str, Any]:

@@ -49,7 +49,8 @@ class EndKind(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class LogEnd:
     """Where the valid log ends: `offset` is the physical offset, `path` and `position` are the file
-    and the byte in it."""
+    and the byte in it. `last_message` is the physical offset of the message before it, None where
+    none was read to find the end."""
 
     kind: EndKind
     offset: int
@@ -57,6 +58,7 @@ class LogEnd:
     position: int
     reason: str
     error: CorruptError | None = field(default=None, compare=False)
+    last_message: int | None = field(default=None, compare=False)
 
     @property
     def is_clean(self) -> bool:

@@ -10,7 +10,7 @@ Source: ``docs/formats/commit-log.md``.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -55,7 +55,7 @@ def find_valid_end(
     of the whole log ends at the first damage. Without `look_behind`, bytes after zeros are not
     read, and a hole is reported as zeros; this is enough if only the offset of the end is needed.
     """
-    at, last_ms = newest_start(log, known), None
+    at, last_ms, last = newest_start(log, known), None, None
     steps = walk(log, at, config, env, look_behind=look_behind)
     for _ in range(STEPS_MAX):
         try:
@@ -63,12 +63,13 @@ def find_valid_end(
         except StopIteration as stop:
             at, end = stop.value
             if end is not None:
-                return LogExtent(end, last_ms)
+                return LogExtent(replace(end, last_message=last), last_ms)
             break
-        at, last_ms = offset + message.size_bytes, message.store_timestamp_ms
+        at, last_ms, last = offset + message.size_bytes, message.store_timestamp_ms, offset
     extent = scan_extent(log, at, config, env=env)
     if extent.last_store_timestamp_ms is None:
         extent.last_store_timestamp_ms = last_ms
+        extent.end = replace(extent.end, last_message=last)
     return extent
 
 
@@ -79,10 +80,10 @@ def scan_extent(log: CommitLog, start_offset: int | None, config: StoreConfig, *
 
     scanner = Scanner(config, env=env)
     queues: dict[tuple[bytes, int], QueueSpan] = {}
-    last_ms = None
+    last_ms = last = None
     for window in scanner.scan(log, start_offset):
         columns, count = window.columns, window.count
-        last_ms = int(columns.store_timestamp_ms[count - 1])
+        last_ms, last = int(columns.store_timestamp_ms[count - 1]), int(columns.position[count - 1])
         kind = columns.sys_flag[:count] & SYS_FLAG_TRANSACTION_MASK
         queued = np.flatnonzero((kind != SYS_FLAG_PREPARED) & (kind != SYS_FLAG_ROLLBACK))
         numbers = columns.queue[:count][queued]
@@ -96,4 +97,5 @@ def scan_extent(log: CommitLog, start_offset: int | None, config: StoreConfig, *
             span.end_timestamp_ms = int(times[-1])
     end = scanner.end
     assert end is not None  # the scan ran to its end
+    end = replace(end, last_message=last)
     return LogExtent(end, last_ms, queues, scanner.messages if start_offset is None else None)

@@ -202,6 +202,6 @@ def test_refused_outputs(tmp_path: Path) -> None:
         export(source, str(tmp_path / "lake"), codec="zip")
     later = tmp_path / "later" / "_logdex"
     later.mkdir(parents=True)
-    (later / "000001.json").write_text('{"logdex_export": 2}')
-    with pytest.raises(UsageError, match="is of version 2"):
+    (later / "000001.json").write_text('{"logdex_export": 3}')
+    with pytest.raises(UsageError, match="is of version 3"):
         export(source, str(tmp_path / "later"))

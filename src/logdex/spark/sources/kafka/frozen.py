@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from logdex.errors import LogdexError, UsageError
+from logdex.errors import UsageError
 from logdex.io.env import Env
-from logdex.kafka.directory.partition_files import home_of
-from logdex.kafka.files.file_names import META_PROPERTIES
-from logdex.kafka.files.metadata_files import MetaProperties, read_topic_id
+from logdex.kafka.directory.ids import PartitionIds
 from logdex.kafka.read.log_read import READ_COMMITTED
 from logdex.kafka.snapshot.log_dir_snapshot import KafkaSnapshot, LogDirSnapshot
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
@@ -59,7 +57,7 @@ def partition_of(snapshot: KafkaSnapshot, topic: str, partition: int) -> Partiti
 def replica_of(snapshot: PartitionSnapshot, root: str, env: Env) -> Replica:
     """Returns what tells a partition from its replicas."""
     epochs = snapshot.leader_epochs
-    cluster_id, topic_id = _ids(snapshot.directory, env)
+    ids = PartitionIds.of(snapshot.directory, env)  # without ids, partitions of one name are taken for replicas
     return Replica(
         root,
         snapshot.topic,
@@ -67,23 +65,9 @@ def replica_of(snapshot: PartitionSnapshot, root: str, env: Env) -> Replica:
         epochs[-1].epoch if epochs else -1,
         snapshot.log_start_offset,
         snapshot.log_end_offset,
-        cluster_id,
-        topic_id,
+        *ids,
         snapshot.mark,
     )
-
-
-def _ids(directory: str, env: Env) -> tuple[str | None, str | None]:
-    """Returns the ids of the cluster and of the topic, None where no file states them legibly."""
-    cluster_id = topic_id = None
-    properties = f"{home_of(directory, env=env)[0]}/{META_PROPERTIES}"
-    try:
-        cluster_id = MetaProperties.read(properties, env=env).cluster_id if env.exists(properties) else None
-        found = read_topic_id(directory, env=env)
-        topic_id = None if found is None else str(found)
-    except LogdexError:
-        pass  # `verify` reports it; without ids, partitions of one name are taken for replicas
-    return cluster_id, topic_id
 
 
 def freeze(
