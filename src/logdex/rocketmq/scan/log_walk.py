@@ -107,7 +107,15 @@ def _names_itself(log: CommitLog, offset: int) -> bool:
 
 
 def require_message_start(log: CommitLog, offset: int, config: StoreConfig, env: Env) -> None:
-    """Raises `UsageError` if a physical offset lies inside a message or behind a file's filler.
+    """Raises `UsageError` if a physical offset lies inside a message or behind a file's filler."""
+    following = next_message_start(log, offset, config, env)
+    if following != offset:
+        raise UsageError(f"no message begins at physical offset {offset}", hint=f"the next one begins at {following}")
+
+
+def next_message_start(log: CommitLog, offset: int, config: StoreConfig, env: Env) -> int:
+    """Returns where the next message begins if a physical offset lies inside a message or behind a
+    file's filler, else that offset.
 
     A message that stores this offset as its own decides it; otherwise the file is scanned up to
     there. A place behind damage passes, because nothing shows where messages begin there.
@@ -116,7 +124,7 @@ def require_message_start(log: CommitLog, offset: int, config: StoreConfig, env:
 
     file = log.file_of(offset)
     if file is None or offset == file.start_offset or _names_itself(log, offset):
-        return
+        return offset
     position = offset - file.start_offset
     scanner = Scanner(config, check_crc=False, env=env)
     scanning = scanner.scan_file(file, 0, position)
@@ -128,6 +136,5 @@ def require_message_start(log: CommitLog, offset: int, config: StoreConfig, env:
             break
     at = scanner.stopped_at
     if is_damaged or at == position:
-        return
-    following = file.start_offset + at if at > position else file.end_offset
-    raise UsageError(f"no message begins at physical offset {offset}", hint=f"the next one begins at {following}")
+        return offset
+    return file.start_offset + at if at > position else file.end_offset

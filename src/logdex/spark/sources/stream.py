@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
 from logdex.convert.columns.projection import Projection
 from logdex.jobs.tasks import group_parts
 from logdex.spark.sources.rows import partitions_of, rows_of, say
-from logdex.spark.sources.stream_table import Limits, LogStream, Offsets, StreamProgress, flat
+from logdex.spark.sources.stream_table import Limits, LogStream, Offsets, StreamProgress
 from logdex.spark.sources.table import partition_bytes
 
 _IDLE_S = 0.1
@@ -85,7 +85,7 @@ class LogStreamReader(OffsetReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Plans the read of one batch."""
-        plan = self._stream.plan(flat(start), flat(end), self._projection.reads, self._stream.read.env)
+        plan = self._stream.plan(start, end, self._projection.reads, self._stream.read.env)
         for note in plan.notes:
             say(note)
         return partitions_of(plan, group_parts(plan.parts, partition_bytes(self._stream.read, plan.size_bytes)))

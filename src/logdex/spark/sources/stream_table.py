@@ -3,15 +3,17 @@ plans the read between two offsets.
 
 A stream's offsets are those that Spark writes into its checkpoint. They have the form of Spark's
 own `kafka` source: a number per log, by two names, ``{"orders": {"0": 23}}`` for Kafka's partitions
-and ``{"broker-a": {"commitlog": 1048576}}`` for RocketMQ's stores.
+and ``{"broker-a": {"commitlog": 1048576}}`` for RocketMQ's stores. Beside the numbers of a topic's
+partitions is its id, where one is known: ``{"orders": {"0": 23, "topicId": "…"}}``. Checkpoints of
+an older Logdex have none.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from logdex.convert.columns.projection import SourceColumn
 from logdex.errors import CorruptError
@@ -21,7 +23,9 @@ from logdex.spark.sources.options import Options
 from logdex.spark.sources.table import ReadOptions, TablePlan
 
 Place = tuple[str, str]
-Offsets = dict[str, dict[str, int]]
+Offsets = dict[str, dict[str, Any]]
+"""Numbers by both names, and ids by the first name and `TOPIC_ID`."""
+TOPIC_ID = "topicId"
 Ends = Mapping[Place, int]
 
 
@@ -84,21 +88,50 @@ class LogStream(Protocol):
         """Returns the ends of a batch that reads at most `limits`, but something of each log with
         anything to read."""
 
-    def plan(self, start: Ends, end: Ends, reads: tuple[str, ...], env: Env = DEFAULT_ENV) -> TablePlan:
+    def plan(self, start: Offsets, end: Offsets, reads: tuple[str, ...], env: Env = DEFAULT_ENV) -> TablePlan:
         """Returns the plan of the read from `start` to `end` for some columns of the format."""
 
 
-def flat(offsets: Mapping[str, Mapping[str, int]]) -> dict[Place, int]:
+def flat(offsets: Mapping[str, Mapping[str, Any]]) -> dict[Place, int]:
     """Returns offsets by both names at once."""
-    return {(name, part): number for name, numbers in offsets.items() for part, number in numbers.items()}
+    return {
+        (name, part): number
+        for name, numbers in offsets.items()
+        for part, number in numbers.items()
+        if part != TOPIC_ID
+    }
 
 
-def nested(offsets: Ends) -> Offsets:
-    """Returns offsets as they are in a checkpoint."""
+def ids_in(offsets: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Returns the ids of topics that offsets state."""
+    return {name: str(numbers[TOPIC_ID]) for name, numbers in offsets.items() if TOPIC_ID in numbers}
+
+
+def nested(offsets: Ends, ids: Mapping[str, str] | None = None) -> Offsets:
+    """Returns offsets as they are in a checkpoint, with the ids of topics."""
     found: Offsets = {}
     for (name, part), number in sorted(offsets.items()):
         found.setdefault(name, {})[part] = number
+    for name, topic_id in (ids or {}).items():
+        if name in found:
+            found[name][TOPIC_ID] = topic_id
     return found
+
+
+def created_again(source: str, start: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+    """Returns the topics that have another id now than at the start of a batch, and what there is
+    to be said of each."""
+    return {
+        name: f"{source}: {name} was deleted and created again: the stream has read the topic with the id {topic_id}, "
+        f"there is {now[name]}"
+        for name, topic_id in start.items()
+        if now.get(name, topic_id) != topic_id
+    }
+
+
+def without_topics(offsets: Ends, names: Collection[str]) -> dict[Place, int]:
+    """Returns the offsets of all other topics."""
+    return {place: number for place, number in offsets.items() if place[0] not in names}
 
 
 class StreamProgress:
@@ -116,24 +149,26 @@ class StreamProgress:
         """Lets no later batch go behind what there is now."""
         self._target = flat(self._stream.latest(self._env)[1])
 
-    def advance(self, start: Mapping[str, Mapping[str, int]], limits: Limits) -> Offsets:
+    def advance(self, start: Mapping[str, Mapping[str, Any]], limits: Limits) -> Offsets:
         """Returns the end of the batch that begins at `start`, which is `start` if there is nothing
         to read. Raises `UsageError` if messages behind it are gone, with failOnDataLoss, and the
         `CorruptError` of damage at which the logs end."""
-        begins, ends = (flat(offsets) for offsets in self._stream.latest(self._env))
-        before = flat(start)
+        latest = self._stream.latest(self._env)
+        begins, ends, ids = flat(latest[0]), flat(latest[1]), ids_in(latest[1])
+        others = created_again(self._stream.source, ids_in(start), ids)
+        before = without_topics(flat(start), others)
         for place, error in self._stream.stopped_by.items():
             if before.get(place, begins[place]) >= ends[place]:
                 raise error
         if self._target is not None:
             ends = {place: min(end, self._target.get(place, begins[place])) for place, end in ends.items()}
-        for what in self._losses(before, begins, ends):
+        for what in (*others.values(), *self._losses(before, begins, ends)):
             note = require_no_loss(self._stream.read, what)
             if note not in self._said:
                 self._said.add(note)
                 self.notes.append(note)
         starts = {place: min(max(before.get(place, begin), begin), ends[place]) for place, begin in begins.items()}
-        return nested(self._stream.limited(starts, ends, limits, self._env) if limits else ends)
+        return nested(self._stream.limited(starts, ends, limits, self._env) if limits else ends, ids)
 
     def _losses(self, before: Ends, begins: Ends, ends: Ends) -> Iterator[str]:
         for place, offset in before.items():

@@ -14,7 +14,7 @@ from logdex.frames.conditions import Condition, Conditions
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.spark.sources.arrow_batches import resized
 from logdex.spark.sources.damage import FAILFAST, DamageLog
-from logdex.spark.sources.stream_table import LogStream, Offsets, StreamProgress, flat
+from logdex.spark.sources.stream_table import LogStream, Offsets, StreamProgress
 from logdex.spark.sources.table import LogTable, TablePlan
 
 Row = dict[str, Any]
@@ -36,7 +36,7 @@ def rows_between(stream: LogStream, start: Offsets, end: Offsets, env: Env = DEF
     """The rows of one batch of a stream."""
     copied: LogStream = pickle.loads(pickle.dumps(stream))
     projection = Projection(stream.columns, stream.names)
-    plan = copied.plan(flat(start), flat(end), projection.reads, env)
+    plan = copied.plan(start, end, projection.reads, env)
     return rows_of_plan(plan, projection, stream.read.mode, env)
 
 

@@ -14,8 +14,20 @@ from logdex.kafka.read.steady import PartitionView, steadily
 from logdex.spark.sources.kafka.frozen import partition_of
 from logdex.spark.sources.kafka.selection import OFFSETS
 from logdex.spark.sources.kafka.table import OPTIONS, SOURCE, LogDirTable
+from logdex.spark.sources.loss import require_no_loss
 from logdex.spark.sources.options import Options
-from logdex.spark.sources.stream_table import Ends, Limits, Offsets, Place, each_limited, nested
+from logdex.spark.sources.stream_table import (
+    Ends,
+    Limits,
+    Offsets,
+    Place,
+    created_again,
+    each_limited,
+    flat,
+    ids_in,
+    nested,
+    without_topics,
+)
 from logdex.spark.sources.table import ReadOptions, TablePlan
 
 _STARTING = frozenset(name.lower() for name in OFFSETS if name.startswith("starting"))
@@ -53,12 +65,14 @@ class LogDirStream:
 
     def initial(self, env: Env = DEFAULT_ENV) -> Offsets:
         """Returns where the options say to begin, by default at the ends of the partitions."""
-        return nested(self._offsets(LogDirTable(self._given, env, streaming=True))[0])
+        table = LogDirTable(self._given, env, streaming=True)
+        return nested(self._offsets(table)[0], table.topic_ids)
 
     def latest(self, env: Env = DEFAULT_ENV) -> tuple[Offsets, Offsets]:
         """Returns where the partitions begin and end now."""
-        begins, ends = self._offsets(LogDirTable(self._given_later, env))
-        return nested(begins), nested(ends)
+        table = LogDirTable(self._given_later, env)
+        begins, ends = self._offsets(table)
+        return nested(begins, table.topic_ids), nested(ends, table.topic_ids)
 
     @staticmethod
     def _offsets(table: LogDirTable) -> tuple[dict[Place, int], dict[Place, int]]:
@@ -96,13 +110,17 @@ class LogDirStream:
         with table.open(root, env) as snapshot:
             return steadily(partition_of(snapshot, place[0], int(place[1])), act)
 
-    def plan(self, start: Ends, end: Ends, reads: tuple[str, ...], env: Env = DEFAULT_ENV) -> TablePlan:
+    def plan(self, start: Offsets, end: Offsets, reads: tuple[str, ...], env: Env = DEFAULT_ENV) -> TablePlan:
         """Returns the plan of the read from `start` to `end`."""
         table = LogDirTable(self._given_later, env)
+        ids = ids_in(end)
+        gone = created_again(SOURCE, ids, table.topic_ids)
+        table.notes += [require_no_loss(self.read, what) for what in gone.values()]
+        before = without_topics(flat(start), created_again(SOURCE, ids_in(start), ids))
         begins = {(each.topic, each.partition): each.begin for each in table.partitions}
         ranges = {
-            (topic, int(part)): (start.get((topic, part), begins.get((topic, int(part)), 0)), last)
-            for (topic, part), last in end.items()
+            (topic, int(part)): (before.get((topic, part), begins.get((topic, int(part)), 0)), last)
+            for (topic, part), last in without_topics(flat(end), gone).items()
         }
         table.limit_to(ranges)
         return table.plan(reads, Conditions(), env)

@@ -66,6 +66,8 @@ class LogDirTable:
         limits = Limit.of(options, "starting", streaming=streaming), Limit.of(options, "ending")
         self.notes: list[str] = []
         self.partitions: list[FrozenPartition] = []
+        self.topic_ids: dict[str, str] = {}
+        """The ids of the topics of which all partitions have the same."""
         with ExitStack() as stack:
             opened: dict[str, KafkaSnapshot] = {}
             for path in find_paths(options, env):
@@ -79,6 +81,10 @@ class LogDirTable:
                 frozen = freeze(snapshot, each.root, limits, self._isolation, or_latest=strategy == "latest")
                 self._require_there(snapshot, frozen.begin, frozen.end)
                 self.partitions.append(frozen)
+            for topic in {each.topic for each in chosen}:
+                ids = {each.topic_id for each in chosen if each.topic == topic}
+                if len(ids) == 1 and (topic_id := ids.pop()) is not None:
+                    self.topic_ids[topic] = topic_id
 
     @property
     def columns(self) -> tuple[SourceColumn, ...]:

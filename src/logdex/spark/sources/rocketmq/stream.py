@@ -13,6 +13,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.jobs import look_again
 from logdex.rocketmq.read.parts.behind_damage import error_of
 from logdex.rocketmq.read.parts.first_messages import end_of_first
+from logdex.rocketmq.scan.log_walk import next_message_start
 from logdex.rocketmq.snapshot.frozen_store import FrozenStore, freeze_between, is_damaged
 from logdex.rocketmq.snapshot.store_end import find_readable_end
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
@@ -21,7 +22,7 @@ from logdex.spark.sources.loss import require_no_loss
 from logdex.spark.sources.options import Options
 from logdex.spark.sources.rocketmq.offsets import BEGIN_TIMES, END_TIMES
 from logdex.spark.sources.rocketmq.table import OPTIONS, SOURCE, StoreTable
-from logdex.spark.sources.stream_table import Ends, Limits, Offsets, Place, each_limited, nested
+from logdex.spark.sources.stream_table import Ends, Limits, Offsets, Place, each_limited, flat, nested
 from logdex.spark.sources.table import ReadOptions, TablePlan
 
 COMMIT_LOG = "commitlog"
@@ -126,11 +127,11 @@ class StoreStream:
             StoreTable(self._given, env, look)
         return {**whole, **found}
 
-    def plan(self, start: Ends, end: Ends, reads: tuple[str, ...], env: Env = DEFAULT_ENV) -> TablePlan:
+    def plan(self, start: Offsets, end: Offsets, reads: tuple[str, ...], env: Env = DEFAULT_ENV) -> TablePlan:
         """Returns the plan of the read from `start` to `end`."""
         notes: list[str] = []
-        table = StoreTable(self._given, env, partial(self._between, env, start, end, notes))
-        missing = {name for name, _ in end} - {each.broker_name for each in table.stores}
+        table = StoreTable(self._given, env, partial(self._between, env, flat(start), flat(end), notes))
+        missing = {*end} - {each.broker_name for each in table.stores}
         notes += [require_no_loss(self.read, f"the store {name} was deleted meanwhile") for name in sorted(missing)]
         plan = table.plan(reads, Conditions(), env)
         plan.notes = notes + plan.notes
@@ -148,4 +149,17 @@ class StoreStream:
             what = f"{path}: the log ends at {there} now, messages up to {last} are wanted"
             notes.append(require_no_loss(self.read, what))
             last = there
-        return freeze_between(snapshot, path, name, start.get(place, first), last)
+        begin = start.get(place, first)
+        if first < begin < last:
+            begin = self._begin(env, notes, snapshot, path, begin)
+        return freeze_between(snapshot, path, name, min(begin, last), last)
+
+    def _begin(self, env: Env, notes: list[str], snapshot: StoreSnapshot, path: str, begin: int) -> int:
+        """Returns where a batch begins that the offsets say to begin at an offset. It is another
+        one with failOnDataLoss false, and in a log in which no message begins there."""
+        there = next_message_start(snapshot.commit_log, begin, snapshot.config, env)
+        if there != begin:
+            what = f"{path}: no message begins at physical offset {begin}, where the stream was"
+            why = "the store may be another one, or was cut and has grown again"
+            notes.append(require_no_loss(self.read, f"{what}: {why}"))
+        return there

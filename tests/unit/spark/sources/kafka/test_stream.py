@@ -4,12 +4,14 @@ segments, transactions."""
 from __future__ import annotations
 
 import shutil
+import uuid
 from pathlib import Path
 
 import pytest
 
 from logdex.errors import CorruptError, UsageError
 from logdex.kafka.batch.record import Record
+from logdex.kafka.files.metadata_files import PartitionMetadata
 from logdex.kafka.log.log import Log
 from logdex.spark.sources.kafka.stream import LogDirStream
 from logdex.spark.sources.stream_table import Limits, StreamProgress
@@ -159,3 +161,52 @@ def test_other_data_of_one_name(tmp_path: Path) -> None:
     (tmp_path / "b" / "meta.properties").write_text("version=1\ncluster.id=other\nnode.id=1\n")
     with pytest.raises(UsageError, match="make a stream of each directory"):
         stream(f"{tmp_path}/*").latest()
+
+
+IDS = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
+
+
+def topic_with_id(root: Path, number: int, count: int) -> Path:
+    shutil.rmtree(root / "t-0", ignore_errors=True)
+    write(root, "t-0", count)
+    PartitionMetadata(uuid.UUID(int=number)).write(str(root / "t-0" / "partition.metadata"))
+    return root
+
+
+def test_a_topic_created_again(tmp_path: Path) -> None:
+    """Its first records are not taken for those that the stream has read."""
+    root = topic_with_id(tmp_path / "logs", 1, 5)
+    source = stream(root)
+    end = StreamProgress(source).advance(source.initial(), Limits())
+    assert end == {"t": {"0": 5, "topicId": IDS[0]}}
+    topic_with_id(root, 2, 9)
+    told = f"t was deleted and created again: the stream has read the topic with the id {IDS[0]}, there is {IDS[1]}"
+    with pytest.raises(UsageError, match=told) as raised:
+        StreamProgress(source).advance(end, Limits())
+    assert "failOnDataLoss" in str(raised.value.hint)
+    lenient = stream(root, failOnDataLoss="false", maxOffsetsPerTrigger="5")
+    progress = StreamProgress(lenient)
+    later = progress.advance(end, lenient.limits)
+    assert (later, len(progress.notes)) == ({"t": {"0": 5, "topicId": IDS[1]}}, 1)
+    batches = batches_of(lenient, end)
+    assert [places(rows) for rows in batches] == [{"t-0": [0, 1, 2, 3, 4]}, {"t-0": [5, 6, 7, 8]}]
+
+
+def test_a_batch_of_a_topic_created_again_before_it_was_read(tmp_path: Path) -> None:
+    root = topic_with_id(tmp_path / "logs", 1, 5)
+    start = stream(root).initial()
+    end = StreamProgress(stream(root)).advance(start, Limits())
+    topic_with_id(root, 2, 9)
+    with pytest.raises(UsageError, match="t was deleted and created again"):
+        rows_between(stream(root), start, end)
+    assert rows_between(stream(root, failOnDataLoss="false"), start, end) == []
+
+
+def test_a_checkpoint_without_topic_ids(tmp_path: Path) -> None:
+    """An older Logdex has written it: the stream goes on, and knows the id from then on."""
+    root = topic_with_id(tmp_path / "logs", 1, 9)
+    (rows,) = batches_of(stream(root), {"t": {"0": 5}})
+    assert places(rows) == {"t-0": [5, 6, 7, 8]}
+    end = StreamProgress(stream(root)).advance({"t": {"0": 9}}, Limits())
+    assert end == {"t": {"0": 9, "topicId": IDS[0]}}
+    assert rows_between(stream(root), {"t": {"0": 9}}, end) == []

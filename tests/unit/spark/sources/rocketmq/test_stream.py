@@ -12,7 +12,7 @@ from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message
 from logdex.spark.sources.rocketmq.stream import StoreStream
 from logdex.spark.sources.stream_table import Limits, StreamProgress
-from tests.unit.rocketmq.small_stores import FILE_SIZE, MESSAGES, build
+from tests.unit.rocketmq.small_stores import FILE_SIZE, MESSAGES, build, message
 from tests.unit.spark.sources.rocketmq.settings import GEOMETRY, offsets
 from tests.unit.spark.sources.tables import batches_of, rows_between
 
@@ -196,3 +196,15 @@ def test_damage_at_the_end(tmp_path: Path) -> None:
         StreamProgress(source).advance(end, Limits())
     dropped = stream(root, mode="DROPMALFORMED")
     assert [offsets(batch) for batch in batches_of(dropped, dropped.initial())] == [[0, 1, 2, 4]]
+
+
+def test_another_store(tmp_path: Path) -> None:
+    """Where the stream was no message begins: it is no damage, and reading on would lose rows."""
+    end = StreamProgress(stream(build(tmp_path / "one", MESSAGES[:10]))).advance({}, Limits())
+    other = build(tmp_path / "other", [message(number, body=b"a longer body") for number in range(40)])
+    with pytest.raises(UsageError, match=r"no message begins at physical offset .*may be another one") as raised:
+        batches_of(stream(other, brokerName="one"), end)
+    assert "failOnDataLoss" in str(raised.value.hint)
+    lenient = stream(other, brokerName="one", failOnDataLoss="false")
+    (rows,) = batches_of(lenient, end)
+    assert offsets(rows) == list(range(offsets(rows)[0], 40)), "what follows, up to the end"
