@@ -114,7 +114,7 @@ IsolationOption = Annotated[
     typer.Option(
         "--isolation-level",
         metavar="LEVEL",
-        help="Print what a consumer reads: read_uncommitted (from the log start offset on) or read_committed (Kafka).",
+        help="Read what a consumer reads: read_uncommitted (from the log start offset on) or read_committed (Kafka).",
         show_default=False,
     ),
 ]

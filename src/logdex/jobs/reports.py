@@ -27,6 +27,12 @@ class WorkReport:
         return {each.name: getattr(self, each.name) for each in fields(WorkReport)}
 
 
+class Gone(str):
+    """A loss without damage: what is missing was removed, or replaced. `verify` finds nothing."""
+
+    __slots__ = ()
+
+
 class Lossy:
     """What the reports of jobs share that may have left out parts of a log: `losses` state what is
     not in the output."""
@@ -34,6 +40,11 @@ class Lossy:
     __slots__ = ()
 
     losses: list[str]
+
+    @property
+    def damaged(self) -> bool:
+        """Whether there are losses by damage."""
+        return not all(isinstance(loss, Gone) for loss in self.losses)
 
     @property
     def lossy(self) -> bool:

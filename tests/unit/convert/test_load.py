@@ -154,10 +154,19 @@ def test_what_is_yet_to_deliver_is_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "format_name", "said"),
     [
-        ({"topic": ["a"], "key": ["k"], "valeu": ["v"]}, "kafka", "no column 'valeu' .did you mean 'value'"),
-        ({"topic": ["a"], "Key": ["k"], "value": ["v"]}, "kafka", "no column 'Key' .did you mean 'key'"),
-        ({"topic": ["a"], "body": ["k"], "queue_id": [1]}, "rocketmq", "no column 'queue_id' .did you mean 'queueId'"),
-        ({"Topic": ["a"], "body": ["k"]}, "rocketmq", "no column 'Topic' .did you mean 'topic'"),
+        (
+            {"topic": ["a"], "key": ["k"], "valeu": ["v"]},
+            "kafka",
+            "the column 'valeu' is unknown .did you mean 'value'",
+        ),
+        ({"topic": ["a"], "Key": ["k"], "value": ["v"]}, "kafka", "the column 'Key' is unknown .did you mean 'key'"),
+        ({"topic": ["a"], "body": ["k"], "queueid": [1]}, "rocketmq", "'queueid' is unknown .did you mean 'queueId'"),
+        (
+            {"topic": ["a"], "body": ["k"], "queue_id": [1], "unique_key": ["u"]},
+            "rocketmq",
+            'the names of SQL.*SELECT queue_id AS "queueId", unique_key AS "uniqueKey"',
+        ),
+        ({"Topic": ["a"], "body": ["k"]}, "rocketmq", "the column 'Topic' is unknown .did you mean 'topic'"),
     ],
 )
 def test_misspelt_columns(tmp_path: Path, columns: dict[str, Any], format_name: str, said: str) -> None:
@@ -168,3 +177,19 @@ def test_misspelt_columns(tmp_path: Path, columns: dict[str, Any], format_name: 
 def test_columns_of_the_other_format_are_no_misspelt_ones(tmp_path: Path) -> None:
     path = table(tmp_path / "in", {"topic": ["a"], "body": ["b"], "value": ["v"], "key": ["k"]})
     assert load(path, str(tmp_path / "out"), "rocketmq", settings=NEW, sync=False).messages == 1
+
+
+def test_files_that_are_not_of_the_export_are_told(tmp_path: Path) -> None:
+    """They may be there twice, or be of something else."""
+    with Log.open(str(tmp_path / "logs" / "a-0")) as log:
+        log.append([Record(b"k", b"v")])
+    lake = tmp_path / "lake"
+    export(LogDirSource(str(tmp_path / "logs")), str(lake), sync=False)
+    assert load(str(lake), str(tmp_path / "one"), "kafka", sync=False).notes == [
+        "columns without a place in kafka: isControl, isTransactional, leaderEpoch, producerEpoch, producerId, "
+        "sequence, timestampType"
+    ]
+    other = Path(table(lake / "topic=b", {"value": ["v"]}))
+    report = load(str(lake), str(tmp_path / "two"), "kafka", sync=False)
+    assert report.notes[0] == f"1 file in no manifest of the export, such as {other}: their rows are imported too"
+    assert report.messages == 2

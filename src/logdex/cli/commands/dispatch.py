@@ -95,8 +95,9 @@ def dispatch(
     _print(job.report, lake, as_json=as_json)
     if signals:
         raise typer.Exit(SIGNAL_EXIT + signals[0])
-    if job.report.lossy:
+    if job.report.damaged:
         hint(f"logdex verify {shlex.quote(target.path)} lists all damage")
+    if job.report.lossy:
         raise typer.Exit(DONE_BUT_LOSSY)
 
 

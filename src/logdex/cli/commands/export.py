@@ -112,8 +112,9 @@ def export(
     else:
         _print(report, written_to)
     note_losses(report.notes, report.losses, "lost")
-    if report.lossy or not is_whole:
+    if report.damaged or not is_whole:
         hint(f"logdex verify {shlex.quote(target.path)} lists all damage")
+    if report.lossy or not is_whole:
         raise typer.Exit(DONE_BUT_LOSSY)
 
 

@@ -15,7 +15,7 @@ from functools import partial
 
 from logdex.convert.columns.projection import Projection
 from logdex.convert.columns.table_form import FORMS, TableForm
-from logdex.convert.export.manifest import Manifest, last_manifest, require_manifests
+from logdex.convert.export.manifest import Manifest, last_manifest, require_manifests, require_own
 from logdex.convert.export.parquet_file import CODECS
 from logdex.convert.export.report import ExportReport
 from logdex.convert.export.writer import DayWriter, WrittenFile
@@ -25,6 +25,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
 from logdex.jobs.output import check_output, command_line, staged_output
 from logdex.jobs.publication import Names
+from logdex.jobs.reports import Gone
 from logdex.jobs.staging import Staging, remove_tree_in_use
 from logdex.jobs.tasks import Count, LocalRunner, Runner, group_parts
 from logdex.jobs.work_time import work_seconds
@@ -72,8 +73,8 @@ def export(
     Files are named after the run and the task, and their bytes depend only on the log, the codec
     and `task_bytes`. If a run is killed, the next one undoes what that had published. Raises
     `UsageError` if `output` belongs to an export of another format or with another filter, has
-    files of one whose manifests are gone, or lies in the source; and if the log is not the one that
-    was exported to it.
+    files of one whose manifests are gone, or of something else, or lies in the source; and if the
+    log is not the one that was exported to it.
     """
     started = work_seconds()
     if codec not in CODECS:
@@ -84,7 +85,9 @@ def export(
     report = ExportReport(engine)
     command = command_line("export", source.path, target, in_place=False)
     with staged_output(target, in_place=False, lock=nullcontext(), command=command, sync=sync, env=env) as staging:
-        before = last_manifest(target, env) or Manifest(source.format, source.filter)
+        found = last_manifest(target, env)
+        require_own(target, found is not None, env)
+        before = found or Manifest(source.format, source.filter)
         before.require_same(source.format, source.filter, target)
         require_manifests(target, before.run, env)
         plan = source.plan(_reads(FORMS[source.format]), before.positions, SPLIT_BYTES, env, marks=before.marks)
@@ -183,4 +186,7 @@ def export_task(
 def shortened(losses: list[str]) -> tuple[str, ...]:
     """Returns the first `LOSSES_MAX` losses, and how many there are beyond them."""
     more = len(losses) - LOSSES_MAX
-    return (*losses[:LOSSES_MAX], f"and {more} more like this") if more > 0 else tuple(losses)
+    if more <= 0:
+        return tuple(losses)
+    kind = Gone if all(isinstance(loss, Gone) for loss in losses) else str
+    return (*losses[:LOSSES_MAX], kind(f"and {more} more like this"))

@@ -18,6 +18,7 @@ from logdex.io.path_look import EXPORT_FOLDER
 
 _NAME = re.compile(r"(\d{6,9})\.json")
 _FILE = re.compile(r"run(\d{6,9})-\d+-\d+\.parquet")
+_SPARK_FOLDER = "_spark_metadata"
 _VERSION = 2
 _VERSIONS = (1, 2)
 """Those that can be read. The first has no marks."""
@@ -72,6 +73,34 @@ class Manifest:
             )
 
 
+def require_own(output: str, has_manifests: bool, env: Env) -> None:
+    """Raises `UsageError` for an output that something else than an export has written: the output
+    of a Spark stream, of which readers see only the files that the stream's own folder lists, and a
+    folder that has no manifests and other Parquet files. Those of an export are left to
+    `require_manifests`."""
+    hint = "choose another --output"
+    if env.exists(f"{output}/{_SPARK_FOLDER}"):
+        raise UsageError(f"{output} is the output of a Spark stream: it has {_SPARK_FOLDER}", hint=hint)
+    foreign = None if has_manifests or not env.is_dir(output) else _foreign_file(output, env)
+    if foreign is not None:
+        raise UsageError(f"{foreign} is there, and no export has written it", hint=hint)
+
+
+def _foreign_file(folder: str, env: Env) -> str | None:
+    """Returns a Parquet file that no export has named, None if there is none."""
+    for name in env.list_dir(folder):
+        path = f"{folder}/{name}"
+        if name.startswith(("_", ".")):
+            continue  # readers pass over it
+        if env.is_dir(path):
+            found = _foreign_file(path, env)
+            if found is not None:
+                return found
+        elif name.endswith(".parquet") and _FILE.fullmatch(name) is None:
+            return path
+    return None
+
+
 def require_manifests(output: str, run: int, env: Env) -> None:
     """Raises `UsageError` for Parquet files of runs after `run`, whose manifests are gone: the next
     run would replace some of them, and have the rows of the others twice."""
@@ -95,11 +124,25 @@ def _folders(path: str, prefix: str, env: Env) -> list[str]:
 def last_manifest(output: str, env: Env) -> Manifest | None:
     """Returns the last manifest of an output, None if there is none. Raises `CorruptError` if it is
     not one, and `UsageError` if a later version of Logdex wrote it."""
+    paths = _manifest_paths(output, env)
+    return _read(paths[-1], env) if paths else None
+
+
+def exported_files(output: str, env: Env) -> frozenset[str] | None:
+    """Returns the paths of the files that the manifests of an export list, None if there are no
+    manifests. Raises the errors of `last_manifest`."""
+    paths = _manifest_paths(output, env)
+    found = frozenset(f"{output}/{file.name}" for path in paths for file in _read(path, env).files)
+    return found if paths else None
+
+
+def _manifest_paths(output: str, env: Env) -> list[str]:
     folder = f"{output}/{EXPORT_FOLDER}"
     names = [name for name in env.list_dir(folder) if _NAME.fullmatch(name)] if env.is_dir(folder) else []
-    if not names:
-        return None
-    path = f"{folder}/{max(names, key=lambda name: int(name.partition('.')[0]))}"
+    return [f"{folder}/{name}" for name in sorted(names, key=lambda name: int(name.partition(".")[0]))]
+
+
+def _read(path: str, env: Env) -> Manifest:
     try:
         given = json.loads(env.read_file(path, _SIZE_BYTES_MAX))
         version = given.pop("logdex_export")

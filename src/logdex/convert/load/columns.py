@@ -36,14 +36,19 @@ def left_out(names: list[str], used: frozenset[str]) -> list[str]:
 
 def require_no_misspelt(path: str, names: list[str], format_name: str, *, has_topic: bool) -> None:
     """Raises `UsageError` for a column that no format's export has, and whose name is nearly that
-    of one that is missing. With `has_topic` the topic is not missing."""
+    of one that is missing, or its name in SQL. With `has_topic` the topic is not missing."""
     used = USED[format_name]
     missing = used - set(names) - ({"topic"} if has_topic else set())
+    in_sql = {column.reads[0]: column.name for column in FORMS[format_name].columns if column.is_same}
+    renamed = [f'{name} AS "{in_sql[name]}"' for name in names if in_sql.get(name) in missing]
+    if renamed:
+        hint = f"write SELECT {', '.join(renamed)}, with --decompress for bodies; or use logdex export"
+        raise UsageError(f"{path}: its columns have the names of SQL's tables", hint=hint)
     known = {column.name for form in FORMS.values() for column in form.columns}
     for name in left_out(names, used):
         if name not in known and (found := nearest_names(name, missing)):
             hint = f"did you mean {found[0]!r}? Rename the column, or leave it out"
-            raise UsageError(f"{path}: there is no column {name!r}", hint=hint)
+            raise UsageError(f"{path}: the column {name!r} is unknown", hint=hint)
 
 
 def records(batch: pa.RecordBatch, now_ms: int) -> pa.Table:

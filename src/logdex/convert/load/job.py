@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from logdex.convert.export.manifest import exported_files
 from logdex.convert.load.columns import USED, left_out, messages, of_clients, records, require_no_misspelt, to_deliver
 from logdex.convert.load.in_order import Convert, Order, PlaceRows, joined, rows_as_they_come, rows_in_order
 from logdex.convert.load.tables import TableFile, find_tables
@@ -79,7 +80,7 @@ def load(
         require_no_misspelt(file.path, file.names(env), format_name, has_topic=file.topic is not None)
     command = f"import --format {format_name}"
     with new_directory(command, source, output, sync=sync, env=env) as made:
-        report.notes += made.notes
+        report.notes += made.notes + _notes_of_others(source, files, env)
         if format_name == "kafka":
             now_ms = time.time_ns() // 1_000_000
             kafka = partial(load_partitions, made.home, compression, now_ms, env)
@@ -103,6 +104,16 @@ def load(
         report.notes.append(f"columns without a place in {format_name}: {', '.join(unused)}")
     report.tasks, report.seconds = runner.tasks, work_seconds() - started
     return report
+
+
+def _notes_of_others(source: str, files: Sequence[TableFile], env: Env) -> list[str]:
+    """Tells of files in an export that its manifests do not list."""
+    exported = exported_files(source, env)
+    others = [] if exported is None else [file.path for file in files if file.path not in exported]
+    if not others:
+        return []
+    count = counted(len(others), "file")
+    return [f"{count} in no manifest of the export, such as {others[0]}: their rows are imported too"]
 
 
 def tasks_of(files: Sequence[TableFile]) -> list[tuple[TableFile, ...]]:

@@ -21,6 +21,7 @@ from logdex.convert.sources.source import (
 )
 from logdex.errors import CorruptError, MissingFileError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.jobs.reports import Gone
 from logdex.kafka.internal_topics import INTERNAL_TOPICS
 from logdex.kafka.read.log_read import READ_COMMITTED
 from logdex.kafka.read.read_filter import ReadFilter
@@ -54,7 +55,7 @@ class LogPart:
         try:
             end = yield from self.split.to_batches(env=env, on_bad_batch=on_damage)
         except VanishedError:
-            on_loss(f"{self.split.path}: a broker removed the partition before it was read")
+            on_loss(Gone(f"{self.split.path}: a broker removed the partition before it was read"))
             return
         damage = self.split.damage_at(end, self.sure_end)
         if damage is not None:
@@ -127,7 +128,7 @@ class LogDirSource:
         if found is not None and found.is_another:
             raise another_log(partition.path, partition.name, found.what)
         if found is not None:
-            plan.losses.append(f"{partition.path}: {found.what}: what is in place of it is not read")
+            plan.losses.append(Gone(f"{partition.path}: {found.what}: what is in place of it is not read"))
 
     def _plan_partition(
         self,
@@ -150,7 +151,7 @@ class LogDirSource:
         plan.marks[partition.name] = asdict(ReadMark.of(partition, end))
         if since is not None and since < partition.log_start_offset:
             gone = f"offsets {since} to {partition.log_start_offset} were removed before they were read"
-            plan.losses.append(f"{partition.path}: {gone}")
+            plan.losses.append(Gone(f"{partition.path}: {gone}"))
         first = max((each for each in (since, wanted.offset) if each is not None), default=None)
         if (first is not None and first >= end) or last is None:
             return

@@ -20,6 +20,7 @@ from logdex.convert.sources.source import (
 )
 from logdex.errors import CorruptError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.jobs.reports import Gone
 from logdex.rocketmq.columns.plain_bodies import NEEDED_COLUMNS, with_plain_bodies
 from logdex.rocketmq.commit_log.log_end import EndKind
 from logdex.rocketmq.read.parts.behind_damage import error_of
@@ -52,7 +53,7 @@ class StorePart:
             on_loss(told(error))
 
         def on_trimmed(path: str) -> None:
-            on_loss(f"{path}: a broker removed the file before it was read")
+            on_loss(Gone(f"{path}: a broker removed the file before it was read"))
 
         split = self.split
         read = split.to_batches(env=env, on_damage=on_damage, on_trimmed=on_trimmed)
@@ -123,7 +124,7 @@ class StoreSource:
                 plan.marks[LOG] = asdict(mark)
             if begin is not None and begin < frozen.begin:
                 gone = f"offsets {begin} to {frozen.begin} were removed before they were read"
-                plan.losses.append(f"{self.path}: {gone}")
+                plan.losses.append(Gone(f"{self.path}: {gone}"))
             first = max((each for each in (begin, self.wanted.begin_offset) if each is not None), default=0)
             for low, high in frozen.runs:
                 if max(low, first) < high:

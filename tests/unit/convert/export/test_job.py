@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -192,6 +193,24 @@ def test_files_whose_manifest_is_gone_are_refused(tmp_path: Path, gone: str) -> 
     assert contents(output) == before
     moved.rename(output / gone)
     assert export(LogDirSource(str(tmp_path / "logs")), str(output), sync=False).messages == 0
+
+
+@pytest.mark.parametrize("name", ["p.parquet", "topic=orders/p.parquet", "a/b/part-0.parquet", "_spark_metadata/0"])
+def test_outputs_of_others_are_refused(tmp_path: Path, name: str) -> None:
+    """Readers of the lake would take their rows for messages, or see none of ours."""
+    file, source = tmp_path / "lake" / name, store(tmp_path / "store", 3)
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"")
+    before = contents(tmp_path / "lake")
+    told = "the output of a Spark stream" if name.startswith("_") else f"{name} is there, and no export has written it"
+    with pytest.raises(UsageError, match=told) as raised:
+        export(source, str(tmp_path / "lake"), sync=False)
+    assert raised.value.hint == "choose another --output"
+    assert contents(tmp_path / "lake") == before
+    shutil.move(file, tmp_path / "_hidden.txt")
+    (tmp_path / "lake" / ".hidden.parquet").write_bytes(b"")
+    if not name.startswith("_"):
+        assert export(source, str(tmp_path / "lake"), sync=False).messages == 3
 
 
 def test_refused_outputs(tmp_path: Path) -> None:

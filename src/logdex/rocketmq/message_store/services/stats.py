@@ -26,6 +26,7 @@ AT_ONCE_S = 0.001
 _BOUNDS_MS = (0, 10, 50, 100, 200, 500, 1_000, 2_000, 3_000, 4_000, 5_000, 10_000)
 """The upper bounds of the engine's distribution of put times; longer times follow."""
 _log = logging.getLogger(__name__)
+_log.addHandler(logging.NullHandler())  # slow puts are counted: who wants lines about them configures logging
 P = ParamSpec("P")
 
 

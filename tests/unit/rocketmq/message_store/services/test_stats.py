@@ -59,6 +59,15 @@ def test_what_a_store_counts(tmp_path: Path) -> None:
         assert any(line.startswith('logdex_store_put_times_total{at_most_ms="+Inf"} ') for line in lines)
 
 
+def test_a_slow_put_is_not_printed_unless_logging_is_configured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A command that puts has its own output."""
+    monkeypatch.setattr(logging.getLogger("logdex.rocketmq.message_store.services.stats"), "propagate", False)
+    StoreStatsService(0).put_ended(0.6, PutMessageResult(PutMessageStatus.PUT_OK, 0, 0, 100))
+    assert capsys.readouterr().err == ""
+
+
 def test_a_slow_put_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     stats = StoreStatsService(0)
     stats.puts = 3

@@ -1,0 +1,46 @@
+"""`logdex export`: what it says of losses, and of an output that holds another log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from logdex.testing.store_builder import write_commit_log
+from tests.cli.helpers import run
+from tests.unit.rocketmq.small_stores import FILE_SIZE, START_MS, message
+
+OPTIONS = ("--mapped-file-size-commit-log", FILE_SIZE, "--rocketmq-version", "5.5.0", "--no-sync")
+
+
+def write(root: Path, count: int, **changes: int) -> Path:
+    write_commit_log(str(root), [message(number, **changes) for number in range(count)], FILE_SIZE)
+    return root
+
+
+def test_files_that_were_removed_are_no_damage(tmp_path: Path) -> None:
+    """`verify`, which finds nothing in such a store, is not what to type next."""
+    lake = tmp_path / "lake"
+    assert run("export", write(tmp_path / "store", 5), "-o", lake, *OPTIONS).exit_code == 0
+    store = write(tmp_path / "store", 40)
+    min((store / "commitlog").iterdir()).unlink()
+    result = run("export", store, "-o", lake, *OPTIONS)
+    assert result.exit_code == 3
+    assert f"to {FILE_SIZE} were removed before they were read" in result.stderr
+    assert "verify" not in result.stderr
+
+
+def test_damage_is_listed_by_verify(tmp_path: Path) -> None:
+    store = write(tmp_path / "store", 40)
+    file = min((store / "commitlog").iterdir())
+    file.write_bytes(file.read_bytes().replace(b"body 3", b"bodY 3", 1))
+    result = run("export", store, "-o", tmp_path / "lake", *OPTIONS)
+    assert result.exit_code == 3
+    assert f"logdex verify {store} lists all damage" in result.stderr
+
+
+def test_another_store_is_refused(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    run("export", write(tmp_path / "one", 5), "-o", lake, *OPTIONS)
+    result = run("export", write(tmp_path / "other", 9, store_timestamp_ms=START_MS - 1), "-o", lake, *OPTIONS)
+    assert result.exit_code == 2
+    assert "is another log than the one in this lake" in result.stderr
+    assert "choose another --output" in result.stderr
