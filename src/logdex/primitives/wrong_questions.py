@@ -106,10 +106,19 @@ def require_poll(name: str, most: int, timeout_s: float) -> None:
 
 def require_order(**offsets: int | None) -> None:
     """Raises `UsageError` if the first of two offsets, by name, is behind the second."""
-    require_longs(**offsets)
-    (name, begin), (other, end) = offsets.items()
+    _require_order("behind", offsets)
+
+
+def require_order_of_times(**times_ms: int | None) -> None:
+    """Raises `UsageError` if the first of two times, by name, is later than the second."""
+    _require_order("later than", times_ms)
+
+
+def _require_order(relation: str, numbers: Mapping[str, int | None]) -> None:
+    require_longs(**numbers)
+    (name, begin), (other, end) = numbers.items()
     if begin is not None and end is not None and begin > end:
-        raise UsageError(f"{name} {begin} is behind {other} {end}", hint="exchange them")
+        raise UsageError(f"{name} {begin} is {relation} {other} {end}", hint="exchange them")
 
 
 def require_names(what: str, given: Iterable[str], known: Iterable[str]) -> None:

@@ -136,6 +136,11 @@ class Options:
         return found
 
 
+def given_but_not_read(what: str) -> UsageError:
+    """Returns the error of offsets for a topic or a partition that another option leaves out."""
+    return UsageError(f"offsets are given for {what}, which is not read", hint="leave it out of them, or read it too")
+
+
 def format_settings(form: Format) -> dict[str, tuple[str, bool]]:
     """Returns, by the broker's name for it (``mappedFileSizeCommitLog``), the name of each setting
     of a format that is no file's content, and whether it is a number."""

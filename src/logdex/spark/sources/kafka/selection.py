@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from logdex.errors import UsageError
 from logdex.kafka.internal_topics import INTERNAL_TOPICS
-from logdex.spark.sources.options import Options
+from logdex.primitives.wrong_questions import require_order, require_order_of_times, unknown_part, unknown_topic
+from logdex.spark.sources.options import Options, given_but_not_read
 
 EARLIEST, LATEST = -2, -1
 SELECTING = ("subscribe", "subscribePattern", "assign")
@@ -22,7 +23,8 @@ OFFSETS = (
 
 _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 
-Numbers = Mapping[tuple[str, int], int]
+Partition = tuple[str, int]
+Numbers = Mapping[Partition, int]
 """A number per topic and partition."""
 
 
@@ -58,11 +60,16 @@ class Selection:
             return False
         return self.pattern is None or self.pattern.fullmatch(topic) is not None
 
-    def missing(self, found: frozenset[tuple[str, int]]) -> list[str]:
-        """Returns the names of topics or partitions that were asked for and are not there."""
-        if self.partitions is not None:
-            return [f"{topic}-{partition}" for topic, partition in sorted(self.partitions - found)]
-        return sorted((self.topics or frozenset()) - {topic for topic, _ in found})
+    def require_known(self, known: Collection[Partition], limits: tuple[Limit, Limit], path: str) -> None:
+        """Raises `MissingFileError`, with the nearest name, for a topic or a partition that was
+        asked for, or that a limit names, and that is not among those that are known at a path."""
+        for topic in sorted(self.topics or ()):
+            require_known(known, topic, None, path)
+        for name in sorted(self.partitions or ()):
+            require_known(known, *name, path)
+        for limit in limits:
+            for name in sorted({**(limit.timestamps_ms or {}), **(limit.offsets or {})}):
+                require_known(known, *name, path)
 
 
 def _assigned(options: Options) -> frozenset[tuple[str, int]] | None:
@@ -107,19 +114,32 @@ class Limit:
             return Limit(otherwise, timestamp_ms, timestamps_ms, _parse(options, name, EARLIEST, None))
         return Limit(otherwise, timestamp_ms, timestamps_ms, _offsets(options, name, otherwise))
 
-    def require_all(self, partitions: frozenset[tuple[str, int]]) -> None:
+    def require_all(self, partitions: frozenset[Partition]) -> None:
         """Raises `UsageError` unless a number per partition is given for exactly `partitions`."""
         for given in (self.timestamps_ms, self.offsets):
             if given is None or self.timestamp_ms is not None:
                 continue
-            missing, strange = sorted(partitions - given.keys()), sorted(given.keys() - partitions)
-            if missing or strange:
-                name = "{}-{}".format(*(missing or strange)[0])
-                what = f"offsets are given, but none for {name}" if missing else f"there is no partition {name}"
-                raise UsageError(what, hint="give one for each partition that is read; -2 is earliest, -1 latest")
+            for topic, partition in sorted(given.keys() - partitions):
+                raise given_but_not_read(f"{topic}-{partition}")
+            for topic, partition in sorted(partitions - given.keys()):
+                raise UsageError(
+                    f"offsets are given, but none for {topic}-{partition}",
+                    hint="give one for each partition that is read; -2 is earliest, -1 latest",
+                )
+
+    def time_of(self, partition: Partition) -> int | None:
+        """Returns the timestamp that is given for a partition."""
+        return (self.timestamps_ms or {}).get(partition) if self.timestamp_ms is None else self.timestamp_ms
+
+    def offset_of(self, partition: Partition) -> int | None:
+        """Returns the offset that is given for a partition and that no timestamp replaces."""
+        if self.timestamp_ms is not None or self.timestamps_ms is not None:
+            return None
+        offset = (self.offsets or {}).get(partition, EARLIEST)
+        return None if offset < 0 else offset
 
     def offset(
-        self, partition: tuple[str, int], earliest: int, latest: int, by_time: Callable[[int], int | None]
+        self, partition: Partition, earliest: int, latest: int, by_time: Callable[[int], int | None]
     ) -> int | None:
         """Returns the offset for a partition with offsets [earliest, latest). `by_time` finds the
         first offset at or after a timestamp. None if there is none for a timestamp."""
@@ -130,6 +150,30 @@ class Limit:
             return by_time(timestamp_ms)
         offset = self.otherwise if self.offsets is None else self.offsets[partition]
         return {EARLIEST: earliest, LATEST: latest}.get(offset, offset)
+
+
+def require_partitions(limits: tuple[Limit, Limit], partitions: frozenset[Partition]) -> None:
+    """Raises `UsageError` unless both limits have numbers for exactly `partitions`, if they have
+    any, and the first is not behind the second."""
+    for limit in limits:
+        limit.require_all(partitions)
+    begin, end = limits
+    for name in sorted(partitions):
+        of = "" if None not in (begin.timestamp_ms, end.timestamp_ms) else " of {}-{}".format(*name)
+        require_order_of_times(
+            **{f"the starting timestamp{of}": begin.time_of(name), "the ending timestamp": end.time_of(name)}
+        )
+        require_order(**{f"the starting offset{of}": begin.offset_of(name), "the ending offset": end.offset_of(name)})
+
+
+def require_known(known: Collection[Partition], topic: str, partition: int | None, path: str) -> None:
+    """Raises `MissingFileError`, with the nearest name, for a topic, or one of its partitions, that
+    is not among the known ones."""
+    numbers = [number for name, number in known if name == topic]
+    if not numbers:
+        raise unknown_topic(topic, {name for name, _ in known}, path)
+    if partition is not None and partition not in numbers:
+        raise unknown_part("partition", partition, topic, numbers, path)
 
 
 def _offsets(options: Options, name: str, otherwise: int) -> Numbers | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from logdex.convert.columns.kafka import COLUMNS, HEADERS, NAMES, NEVER_NULL
 from logdex.convert.columns.projection import SourceColumn, of_format
-from logdex.errors import MissingFileError, UsageError, VanishedError
+from logdex.errors import MissingFileError, VanishedError
 from logdex.formats import FORMATS
 from logdex.frames import conditions as plain
 from logdex.frames.conditions import Condition, Conditions
@@ -24,8 +24,8 @@ from logdex.spark.sources.damage import FAILFAST
 from logdex.spark.sources.kafka.frozen import FrozenPartition, freeze, partition_of, replica_of, selected
 from logdex.spark.sources.kafka.part import LogPart
 from logdex.spark.sources.kafka.replicas import Replica, choose
-from logdex.spark.sources.kafka.selection import OFFSETS, SELECTING, Limit, Selection
-from logdex.spark.sources.loss import require_no_loss
+from logdex.spark.sources.kafka.selection import OFFSETS, SELECTING, Limit, Selection, require_partitions
+from logdex.spark.sources.loss import require_no_loss, require_offsets
 from logdex.spark.sources.options import COMMON_OPTIONS, Options, format_settings
 from logdex.spark.sources.paths import find_paths, open_snapshot
 from logdex.spark.sources.table import ReadOptions, TablePlan, partition_bytes
@@ -73,9 +73,8 @@ class LogDirTable:
             for path in find_paths(options, env):
                 opened[path] = self.open(path, env)
                 stack.callback(opened[path].close)
-            chosen = self._choose(opened, Selection.of(options), env)
-            for limit in limits:
-                limit.require_all(frozenset((each.topic, each.partition) for each in chosen))
+            chosen = self._choose(opened, Selection.of(options), limits, env)
+            require_partitions(limits, frozenset((each.topic, each.partition) for each in chosen))
             for each in chosen:
                 snapshot = partition_of(opened[each.root], each.topic, each.partition)
                 frozen = freeze(snapshot, each.root, limits, self._isolation, or_latest=strategy == "latest")
@@ -103,24 +102,22 @@ class LogDirTable:
         snapshot: KafkaSnapshot = open_snapshot(SOURCE, path, FORMAT, self._settings, env)
         return snapshot
 
-    def _choose(self, opened: Mapping[str, KafkaSnapshot], selection: Selection, env: Env) -> list[Replica]:
+    def _choose(
+        self, opened: Mapping[str, KafkaSnapshot], selection: Selection, limits: tuple[Limit, Limit], env: Env
+    ) -> list[Replica]:
         replicas = [replica_of(each, path, env) for path, root in opened.items() for each in selected(root, selection)]
-        missing = selection.missing(frozenset((each.topic, each.partition) for each in replicas))
-        if missing:
-            raise UsageError(
-                f"there is no {', '.join(missing)} in {', '.join(opened)}", hint="logdex info PATH lists all"
-            )
+        known = {
+            (topic, number) for each in opened.values() for topic, some in each.topics().items() for number in some
+        }
+        selection.require_known(known, limits, next(iter(opened)))
         chosen, self.notes = choose(replicas)
         return sorted(chosen, key=lambda each: (each.root, each.topic, each.partition))
 
     def _require_there(self, snapshot: PartitionSnapshot, begin: int, end: int) -> str | None:
         """Returns a note if a partition does not have all of the offsets [begin, end) any more.
         With failOnDataLoss that is an error."""
-        first, last = snapshot.log_start_offset, snapshot.log_end_offset
-        if first <= begin <= last and end <= last:
-            return None
-        what = f"{snapshot.path}: offsets {begin} to {end} are wanted, there are {first} to {last}"
-        return require_no_loss(self.read, what)
+        there = snapshot.log_start_offset, snapshot.log_end_offset
+        return require_offsets(self.read, snapshot.path, (begin, end), there)
 
     def limit_to(self, ranges: Mapping[tuple[str, int], tuple[int, int]]) -> None:
         """Limits the table to the given offsets [begin, end) of each partition. A partition that is

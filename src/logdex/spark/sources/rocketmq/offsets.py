@@ -4,6 +4,7 @@ queue. startingOffsetsByTimestamp and endingOffsetsByTimestamp have store times 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,14 +13,18 @@ import pyarrow.compute as pc
 
 from logdex.errors import UsageError
 from logdex.primitives.text import to_bytes
+from logdex.primitives.wrong_questions import require_order, require_order_of_times
 from logdex.rocketmq.read.read_filter import QueueRange
-from logdex.spark.sources.options import Options
+from logdex.spark.sources.options import Options, given_but_not_read
 
 BEGIN_TIMES, END_TIMES = "startingOffsetsByTimestamp", "endingOffsetsByTimestamp"
 EARLIEST, LATEST = -2, -1
 _EXAMPLE = '{"orders": {"0": 23, "1": -2}}'
 _EXAMPLE_OF_TIMES = '{"orders": {"0": 1700000000000}}'
 
+Queue = tuple[bytes, int]
+Name = tuple[bytes, int | None]
+"""A topic, and a queue of it or none."""
 _ByQueue = tuple[tuple[bytes, int, int], ...]
 """(topic, queue id, queue offset); or a time in milliseconds in place of the offset."""
 
@@ -27,11 +32,25 @@ _ByQueue = tuple[tuple[bytes, int, int], ...]
 def queue_ranges(options: Options) -> tuple[QueueRange, ...]:
     """Returns what the options leave of the queues that they name. Raises `UsageError` for values
     that are not valid."""
-    begins = [QueueRange(*each) for each in _parse(options, "startingOffsets", EARLIEST, LATEST)]
-    ends = [
-        QueueRange(topic, queue, end=end) for topic, queue, end in _parse(options, "endingOffsets", LATEST, EARLIEST)
-    ]
-    return (*begins, *ends)
+    begins = _parse(options, "startingOffsets", EARLIEST, LATEST)
+    ends = _parse(options, "endingOffsets", LATEST, EARLIEST)
+    _require_order(require_order, "offset", begins, ends)
+    return (*(QueueRange(*each) for each in begins), *(QueueRange(name, queue, end=end) for name, queue, end in ends))
+
+
+def named_queues(options: Options, topic: str | None) -> tuple[Name, ...]:
+    """Returns the topics and the queues that the options name, `topic` first if it is given. Raises
+    `UsageError` for a queue of another topic than that."""
+    found: dict[Name, None] = {} if topic is None else {(to_bytes(topic), None): None}
+    for name, least in (("startingOffsets", EARLIEST), ("endingOffsets", EARLIEST), (BEGIN_TIMES, 0), (END_TIMES, 0)):
+        text = options.text(name) or ""
+        if text.lstrip().startswith("{"):
+            for each, queue, _ in _by_queue(text, least, options.wrong(name, _EXAMPLE)):
+                found |= {(each, None): None, (each, queue): None}
+    for named, _ in found:
+        if topic is not None and named != to_bytes(topic):
+            raise given_but_not_read(f"the topic {named.decode('utf-8', 'backslashreplace')!r}")
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +64,9 @@ class QueueTimes:
     @staticmethod
     def of(options: Options) -> QueueTimes:
         """Reads the options. Raises `UsageError` for values that are not valid."""
-        return QueueTimes(_times(options, BEGIN_TIMES), _times(options, END_TIMES))
+        found = QueueTimes(_times(options, BEGIN_TIMES), _times(options, END_TIMES))
+        _require_order(require_order_of_times, "timestamp", found.begins, found.ends)
+        return found
 
     def __bool__(self) -> bool:
         return bool(self.begins or self.ends)
@@ -67,6 +88,14 @@ class QueueTimes:
                 of_queue = pc.equal(topics, topic).to_numpy(zero_copy_only=False) & (queues == queue_id)
                 keep &= ~of_queue | ((times_ms >= limit) if is_begin else (times_ms < limit))
         return batch if keep.all() else batch.filter(pa.array(keep))
+
+
+def _require_order(check: Callable[..., None], what: str, begins: _ByQueue, ends: _ByQueue) -> None:
+    """Raises `UsageError` if a queue's first limit is behind its second."""
+    by_queue = {(topic, queue): end for topic, queue, end in ends}
+    for topic, queue, begin in begins:
+        name = f"{topic.decode('utf-8', 'backslashreplace')} {queue}"
+        check(**{f"the starting {what} of {name}": begin, f"the ending {what}": by_queue.get((topic, queue))})
 
 
 def _parse(options: Options, name: str, no_bound: int, impossible: int) -> _ByQueue:

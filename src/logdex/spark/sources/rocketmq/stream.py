@@ -67,12 +67,15 @@ class StoreStream:
     def initial(self, env: Env = DEFAULT_ENV) -> Offsets:
         """Returns the ends of the logs, or their beginnings if an option says where to begin: then
         rows before that are left out as they are read."""
-        begins, ends = self.latest(env)
+        begins, ends = self._bounds(env, is_new=True)
         return ends if self._from_latest else begins
 
     def latest(self, env: Env = DEFAULT_ENV) -> tuple[Offsets, Offsets]:
         """Returns where the logs begin and end now."""
-        stores = StoreTable(self._given, env, partial(self._look_at, env)).stores
+        return self._bounds(env, is_new=False)
+
+    def _bounds(self, env: Env, *, is_new: bool) -> tuple[Offsets, Offsets]:
+        stores = StoreTable(self._given, env, partial(self._look_at, env), is_new=is_new).stores
         if len({each.broker_name for each in stores}) < len(stores):
             raise UsageError("two stores have one name", hint="option brokerName gives each store a name of its own")
         self._stopped_by = {(each.broker_name, COMMIT_LOG): each.damage[0] for each in stores if each.damage}
@@ -124,13 +127,14 @@ class StoreStream:
 
         whole = each_limited(start, end, limits, note)
         if shares:
-            StoreTable(self._given, env, look)
+            StoreTable(self._given, env, look, is_new=False)
         return {**whole, **found}
 
     def plan(self, start: Offsets, end: Offsets, reads: tuple[str, ...], env: Env = DEFAULT_ENV) -> TablePlan:
         """Returns the plan of the read from `start` to `end`."""
         notes: list[str] = []
-        table = StoreTable(self._given, env, partial(self._between, env, flat(start), flat(end), notes))
+        look = partial(self._between, env, flat(start), flat(end), notes)
+        table = StoreTable(self._given, env, look, is_new=False)
         missing = {*end} - {each.broker_name for each in table.stores}
         notes += [require_no_loss(self.read, f"the store {name} was deleted meanwhile") for name in sorted(missing)]
         plan = table.plan(reads, Conditions(), env)

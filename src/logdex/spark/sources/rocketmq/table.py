@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from logdex.formats import FORMATS
 from logdex.frames import conditions as plain
 from logdex.frames.conditions import Condition, Conditions, highest, lowest
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.primitives.wrong_questions import require_order_of_times
 from logdex.rocketmq.consume_queue.tag_filter import TagFilter
 from logdex.rocketmq.read.narrow import is_usable, narrowed
 from logdex.rocketmq.read.read_filter import QueueRange, ReadFilter
@@ -22,7 +23,8 @@ from logdex.spark.sources.damage import FAILFAST, with_hint
 from logdex.spark.sources.loss import require_no_loss
 from logdex.spark.sources.options import COMMON_OPTIONS, Options, format_settings
 from logdex.spark.sources.paths import different_names, find_paths, open_snapshot
-from logdex.spark.sources.rocketmq.offsets import BEGIN_TIMES, END_TIMES, QueueTimes, queue_ranges
+from logdex.spark.sources.rocketmq.asked import require_known, require_ranges, unknown_names
+from logdex.spark.sources.rocketmq.offsets import BEGIN_TIMES, END_TIMES, Name, QueueTimes, named_queues, queue_ranges
 from logdex.spark.sources.rocketmq.part import StorePart
 from logdex.spark.sources.table import ReadOptions, TablePlan, partition_bytes
 
@@ -56,6 +58,7 @@ class StoreOptions:
     tag: str | None
     ranges: tuple[QueueRange, ...]
     times: QueueTimes
+    named: tuple[Name, ...]
     begin_ms: int | None
     end_ms: int | None
     slack_ms: int | None
@@ -64,7 +67,8 @@ class StoreOptions:
     @staticmethod
     def of(options: Options) -> StoreOptions:
         """Reads them. Raises `UsageError` for values that are not valid."""
-        end_ms = options.integer("endingTimestamp")
+        begin_ms, end_ms = options.integer("startingTimestamp"), options.integer("endingTimestamp")
+        require_order_of_times(**{"the starting timestamp": begin_ms, "the ending timestamp": end_ms})
         topic, key = options.text("topic"), options.text("key")
         if key is not None and topic is None:
             raise UsageError("the option key needs the option topic", hint="a key is looked up within a topic")
@@ -74,7 +78,8 @@ class StoreOptions:
             tag=options.text("tag"),
             ranges=queue_ranges(options),
             times=QueueTimes.of(options),
-            begin_ms=options.integer("startingTimestamp"),
+            named=named_queues(options, topic),
+            begin_ms=begin_ms,
             end_ms=None if end_ms is None else end_ms - 1,
             slack_ms=options.integer("timeSlackMs"),
             raw_bodies=options.boolean("rawBody", False),
@@ -91,14 +96,22 @@ class StoreOptions:
             queue_ranges=self.ranges,
         )
 
+    def ranges_without(self, unknown: Collection[Name]) -> list[QueueRange]:
+        """Returns the ranges of all queues but those that a store has not."""
+        return [each for each in self.ranges if (each.topic, each.queue_id) not in unknown]
+
 
 class StoreTable:
     """One or several stores. See `LogTable`."""
 
     source = SOURCE
 
-    def __init__(self, given: Mapping[str, str], env: Env = DEFAULT_ENV, look: Look | None = None) -> None:
-        """`look` decides which part of each store is read; by default all of it is."""
+    def __init__(
+        self, given: Mapping[str, str], env: Env = DEFAULT_ENV, look: Look | None = None, *, is_new: bool = True
+    ) -> None:
+        """`look` decides which part of each store is read; by default all of it is. What the
+        options name must be there, unless this goes on with a read that has begun before, which is
+        not `is_new`."""
         options = Options(SOURCE, given, OPTIONS)
         self.read = ReadOptions.of(options)
         env = self.read.env if self.read.storage else env
@@ -109,16 +122,17 @@ class StoreTable:
         if len(names) != len(paths):
             raise options.wrong("brokerName", f"give one name for each of the {len(paths)} stores")
         self.stores = []
-        unknown: list[MissingFileError] = []
+        self.notes: list[str] = []
+        unknown: list[dict[Name, MissingFileError]] = []
         for path, name in zip(paths, names, strict=True):
             with self._open(path, env) as snapshot:
-                if look is None:  # a stream may begin before its topic
-                    unknown += self._unknown_topic(snapshot)
+                if is_new:
+                    unknown.append(unknown_names(snapshot, self.options.named))
+                    self.notes += require_ranges(snapshot, self.read, self.options.ranges_without(unknown[-1]))
                 is_fast = self.read.mode == FAILFAST
                 frozen = freeze(snapshot, path, name, fail_fast=is_fast) if look is None else look(snapshot, path, name)
                 self.stores.append(frozen)
-        if len(unknown) == len(paths):
-            raise unknown[0]
+        require_known(unknown)
 
     @property
     def columns(self) -> tuple[SourceColumn, ...]:
@@ -134,13 +148,6 @@ class StoreTable:
         env = self.read.env if self.read.storage else env
         snapshot: StoreSnapshot = open_snapshot(SOURCE, path, FORMAT, self._settings, env)
         return snapshot
-
-    def _unknown_topic(self, snapshot: StoreSnapshot) -> list[MissingFileError]:
-        try:
-            snapshot.require_known(self.options.topic)
-        except MissingFileError as error:
-            return [error]
-        return []
 
     # -- planning ---------------------------------------------------------------------------------
     def is_exact(self, condition: Condition) -> bool:
@@ -161,7 +168,7 @@ class StoreTable:
         """Plans a read."""
         columns = tuple(dict.fromkeys((*(reads or ("physical_offset",)), *self.options.times.needed_columns)))
         total = sum(store.end - store.begin for store in self.stores)
-        plan = TablePlan(notes=[_RANGES_NOTE] if self.options.ranges else [])
+        plan = TablePlan(notes=[*self.notes, *([_RANGES_NOTE] if self.options.ranges else [])])
         for store in self.stores:
             if self.read.mode == FAILFAST and store.damage:
                 raise with_hint(store.damage[0])

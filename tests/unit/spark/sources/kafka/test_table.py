@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from logdex.convert.columns.kafka import NAMES
-from logdex.errors import CorruptError, UsageError
+from logdex.errors import CorruptError, MissingFileError, UsageError
 from logdex.frames.conditions import EQUAL, GREATER, Condition
 from logdex.kafka.batch.record import Record
 from logdex.kafka.key_index.build import build_key_index
@@ -74,14 +74,35 @@ def test_options(logs: Path, options: dict[str, str], expected: dict[str, int]) 
     ("options", "said"),
     [
         ({"subscribe": "a", "assign": "{}"}, "subscribe and assign exclude each other"),
-        ({"subscribe": "orders,nothing"}, "there is no nothing in "),
-        ({"assign": '{"orders": [7]}'}, "there is no orders-7 in "),
+        ({"subscribe": "events,ordrs"}, r"no topic 'ordrs' .did you mean 'orders'\?"),
+        ({"assign": '{"ordrs": [0]}'}, r"no topic 'ordrs' .did you mean 'orders'\?"),
+        ({"assign": '{"orders": [7]}'}, "the topic 'orders' has no partition 7 .there are 0, 1"),
         ({"assign": "orders"}, "say JSON such as"),
         ({"subscribePattern": "("}, "no regular expression"),
         ({"startingOffsets": "latest"}, "say earliest, or JSON"),
         ({"endingOffsets": '{"events": {"0": -2}}'}, "-2 is the earliest offset"),
         ({"subscribe": "orders", "startingOffsets": '{"orders": {"0": 3}}'}, "none for orders-1"),
-        ({"subscribe": "events", "startingOffsets": '{"events": {"0": 3, "1": 4}}'}, "there is no partition events-1"),
+        (
+            {"subscribe": "events", "startingOffsets": '{"events": {"0": 3, "1": 4}}'},
+            "the topic 'events' has no partition 1",
+        ),
+        (
+            {"subscribe": "orders", "startingOffsets": '{"orders": {"0": 3, "1": 3}, "events": {"0": 3}}'},
+            "offsets are given for events-0, which is not read",
+        ),
+        ({"startingTimestamp": "6", "endingTimestamp": "5"}, "the starting timestamp 6 is later than the ending .* 5"),
+        (
+            {
+                "subscribe": "events",
+                "startingOffsetsByTimestamp": '{"events": {"0": 6}}',
+                "endingOffsetsByTimestamp": '{"events": {"0": 5}}',
+            },
+            "the starting timestamp of events-0 6 is later than the ending timestamp 5",
+        ),
+        (
+            {"subscribe": "events", "startingOffsets": '{"events": {"0": 4}}', "endingOffsets": '{"events": {"0": 3}}'},
+            "the starting offset of events-0 4 is behind the ending offset 3",
+        ),
         (
             {"subscribe": "events", "startingOffsets": '{"events": {"0": 99}}'},
             "offsets 99 to 5 are wanted, there are 0 to 5 ",
@@ -96,7 +117,7 @@ def test_options(logs: Path, options: dict[str, str], expected: dict[str, int]) 
     ],
 )
 def test_wrong_options(logs: Path, options: dict[str, str], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises((UsageError, MissingFileError), match=said):
         table(logs, **options)
 
 

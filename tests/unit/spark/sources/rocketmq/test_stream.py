@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from logdex.errors import CorruptError, UsageError
+from logdex.errors import CorruptError, MissingFileError, UsageError
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message
 from logdex.spark.sources.rocketmq.stream import StoreStream
@@ -73,6 +73,19 @@ def test_options_of_the_batch_source(store: Path) -> None:
 def test_wrong_options(store: Path, options: dict[str, str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         stream(store, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"topic": "TopicB"}, r"no topic 'TopicB' .did you mean 'TopicA'\?"),
+        ({"startingOffsets": '{"TopicB": {"0": 30}}'}, "no topic 'TopicB'"),
+        ({"startingOffsets": '{"TopicA": {"0": 50}}'}, "offsets 50 to 40 are wanted, there are 0 to 40"),
+    ],
+)
+def test_names_that_the_store_has_not(store: Path, options: dict[str, str], said: str) -> None:
+    with pytest.raises((UsageError, MissingFileError), match=said):
+        stream(store, **options).initial()
 
 
 def test_a_growing_store(tmp_path: Path) -> None:

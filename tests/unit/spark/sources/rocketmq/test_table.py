@@ -71,7 +71,8 @@ def test_columns_and_parts(store: Path) -> None:
             [30, 31, 32],
         ),
         ({"startingOffsetsByTimestamp": f'{{"TopicA": {{"0": {START_MS + 45_001}}}}}'}, range(31, 40)),
-        ({"startingOffsetsByTimestamp": f'{{"TopicA": {{"1": {START_MS + 45_000}}}}}'}, range(40)),
+        ({"startingOffsets": '{"TopicA": {"0": 40}}', "endingOffsets": '{"TopicA": {"0": 40}}'}, []),
+        ({"startingOffsets": '{"TopicA": {"0": 41}}', "failOnDataLoss": "false"}, []),
         (
             {
                 "startingOffsetsByTimestamp": f'{{"TopicA": {{"0": {START_MS + 45_000}}}}}',
@@ -96,14 +97,64 @@ def test_options(store: Path, options: dict[str, str], expected: Any) -> None:
         ({"startingOffsets": '{"TopicA": {"0": -1}}'}, "-1 is the latest offset, at which only a stream begins"),
         ({"startingOffsetsByTimestamp": "5"}, "say JSON such as"),
         ({"endingOffsetsByTimestamp": '{"TopicA": {"0": -1}}'}, "say JSON such as"),
+        ({"startingOffsets": '{"TopicB": {"0": 10}}'}, r"no topic 'TopicB' .did you mean 'TopicA'\?"),
+        ({"endingOffsets": '{"TopicB": {"0": -1}}'}, "no topic 'TopicB'"),
+        ({"startingOffsets": '{"TopicA": {"9": 10}}'}, "the topic 'TopicA' has no queue 9 .there is 0"),
+        ({"startingOffsetsByTimestamp": '{"TopicA": {"9": 10}}'}, "the topic 'TopicA' has no queue 9"),
+        (
+            {"topic": "TopicA", "startingOffsets": '{"Other": {"0": 10}}'},
+            "offsets are given for the topic 'Other', which is not read",
+        ),
+        (
+            {"startingOffsets": '{"TopicA": {"0": 41}}'},
+            "TopicA 0: offsets 41 to 40 are wanted, there are 0 to 40 .option failOnDataLoss=false",
+        ),
+        ({"endingOffsets": '{"TopicA": {"0": 41}}'}, "offsets 0 to 41 are wanted, there are 0 to 40"),
+        ({"startingTimestamp": "6", "endingTimestamp": "5"}, "the starting timestamp 6 is later than the ending .* 5"),
+        (
+            {"startingOffsetsByTimestamp": '{"TopicA": {"0": 6}}', "endingOffsetsByTimestamp": '{"TopicA": {"0": 5}}'},
+            "the starting timestamp of TopicA 0 6 is later than the ending timestamp 5",
+        ),
+        (
+            {"startingOffsets": '{"TopicA": {"0": 6}}', "endingOffsets": '{"TopicA": {"0": 5}}'},
+            "the starting offset of TopicA 0 6 is behind the ending offset 5",
+        ),
         ({"subscribe": "TopicA"}, "no option 'subscribe'"),
         ({"startingOfset": "1"}, "did you mean startingOffsets"),
         ({"brokerName": "a,b"}, "give one name for each of the 1 stores"),
     ],
 )
 def test_wrong_options(store: Path, options: dict[str, str], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises((UsageError, MissingFileError), match=said):
         table(store, **options)
+
+
+def test_offsets_that_no_consume_queue_has_yet(tmp_path: Path) -> None:
+    """A broker writes the log first, and the ConsumeQueue after it."""
+    root = build(tmp_path / "store", MESSAGES[:5])
+    write_commit_log(str(root), MESSAGES[:8], FILE_SIZE)
+    found = table(root, columns="queueOffset", startingOffsets='{"TopicA": {"0": 7}}')
+    assert offsets(rows_of(found)) == [7]
+    with pytest.raises(UsageError, match="offsets 9 to 8 are wanted, there are 0 to 8"):
+        table(root, startingOffsets='{"TopicA": {"0": 9}}')
+
+
+def test_offsets_that_a_broker_has_removed(tmp_path: Path) -> None:
+    root = build(tmp_path / "store", MESSAGES)
+    (root / "commitlog" / f"{0:020d}").unlink()
+    first = offsets(rows_of(table(root, columns="queueOffset")))[0]
+    assert first > 0
+    with pytest.raises(UsageError, match=f"offsets {first - 1} to 40 are wanted, there are {first} to 40"):
+        table(root, startingOffsets=f'{{"TopicA": {{"0": {first - 1}}}}}')
+    table(root, startingOffsets=f'{{"TopicA": {{"0": {first}}}}}')
+
+
+def test_a_queue_that_one_of_two_stores_has(store: Path, tmp_path: Path) -> None:
+    other = build(tmp_path / "broker-b", [make_message(topic=b"Other", body=b"b", queue_offset=0)])
+    both = table(f"{store},{other}", columns="queueOffset", startingOffsets='{"TopicA": {"0": 38}}')
+    assert sorted(offsets(rows_of(both))) == [0, 38, 39]
+    with pytest.raises(MissingFileError, match="the topic 'Other' has no queue 1"):
+        table(f"{store},{other}", startingOffsets='{"Other": {"1": 0}}')
 
 
 def test_a_misspelt_topic(store: Path, tmp_path: Path) -> None:
