@@ -30,6 +30,10 @@ class Bytes(NamedTuple):
         return np.diff(self.offsets)
 
 
+_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+"""Not views of lists: PyArrow 26 casts those with nulls to other elements."""
+_KEY_LISTS = pa.list_(pa.large_binary())
+"""Arrow joins nullable elements only."""
 NOTHING = np.zeros(8, np.uint8)
 
 
@@ -97,11 +101,11 @@ def maps_of(table: pa.Table | pa.RecordBatch) -> Any:
 def keys_of(table: pa.Table | pa.RecordBatch) -> Any:
     """The KEYS of each row, null where it has none."""
     column = column_of(table, "keys")
-    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+    if any(is_kind(column.type) for is_kind in _LISTS):
         if column.flatten().null_count:
             raise UsageError("the column keys has a null among the keys of a row", hint="leave the nulls out")
         try:
-            column = pc.binary_join(column, " ")
+            column = pc.binary_join(column.cast(_KEY_LISTS), pa.scalar(b" ", pa.large_binary()))
         except pa.ArrowException as error:
             raise UsageError(
                 f"the column keys is {column.type}, and must have texts: {error}", hint="cast it before"

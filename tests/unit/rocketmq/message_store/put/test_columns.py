@@ -142,6 +142,30 @@ def test_no_rows(tmp_path: Path) -> None:
         assert put.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
 
 
+_TEXT = pa.field("element", pa.string(), nullable=False)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.list_(pa.string()),
+        pa.list_(_TEXT),
+        pa.large_list(_TEXT),
+        pa.list_(_TEXT, 2),
+        pa.list_(pa.large_string()),
+        pa.list_(pa.field("element", pa.binary(), nullable=False)),
+        pa.list_(pa.dictionary(pa.int32(), pa.string())),
+    ],
+    ids=str,
+)
+def test_keys_in_lists_of_any_kind(tmp_path: Path, kind: pa.DataType) -> None:
+    keys = pa.array([["x", "y"], ["a", "b"], None, ["c", "d"]], kind)[1:]
+    with open_store(tmp_path / "store") as store:
+        assert store.put_columns(pa.table({"topic": ["t"] * 3, "keys": keys})).status is PutMessageStatus.PUT_OK
+    with StoreSnapshot(tmp_path / "store") as snapshot:
+        assert [message.keys for message in snapshot.scan()] == [[b"a", b"b"], [], [b"c", b"d"]]
+
+
 def test_unique_keys_are_new_or_given(tmp_path: Path) -> None:
     with open_store(tmp_path / "store", clock_ms=lambda: 1_700_000_000_000) as store:
         table = pa.table({"topic": ["t"] * 300, "body": [b"x"] * 300})
