@@ -17,6 +17,7 @@ from logdex.errors import UsageError
 from logdex.io.env import Env
 from logdex.kafka.batch.record import Compression
 from logdex.kafka.columns.encode_columns import iter_encoded
+from logdex.kafka.directory.new_log_directory import make_log_directory
 from logdex.kafka.files.checkpoints import TopicPartition, read_offset_checkpoint, write_offset_checkpoint
 from logdex.kafka.files.file_names import CLEAN_SHUTDOWN, LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from logdex.kafka.files.metadata_files import CleanShutdown
@@ -47,8 +48,7 @@ class PartitionWriter:
         self._states: dict[TopicPartition, _State] = {}
         self._open: OrderedDict[TopicPartition, Log] = OrderedDict()
         env.make_dirs(directory)
-        write_offset_checkpoint(f"{directory}/{RECOVERY_POINT_CHECKPOINT}", {}, env=env)
-        CleanShutdown().write(f"{directory}/{CLEAN_SHUTDOWN}", env=env)
+        make_log_directory(directory, env=env)
 
     @property
     def shifts(self) -> dict[TopicPartition, int]:

@@ -16,9 +16,15 @@ from dataclasses import dataclass, field
 
 from logdex.errors import LogInUseError
 from logdex.io import process_lock
+from logdex.io.atomic_file import write_atomically
 from logdex.io.env import Env
 from logdex.io.process_lock import LockHolder, take_lock
-from logdex.kafka.files.file_names import LOCK_FILE
+from logdex.kafka.files.file_names import CLEAN_SHUTDOWN, LOCK_FILE
+
+MARK, FAILED = "mark", "failed"
+"""The notes of the partitions that are or were open under a lock: the content of the clean shutdown
+file before, which is removed while one is open, None if there was none; and whether one of them was
+not closed cleanly."""
 
 
 @dataclass(slots=True)
@@ -49,6 +55,7 @@ class DirectoryLock:
                 "another process holds the lock", path=self.directory, hint="stop the broker or the other writer"
             )
         self._lock = lock
+        self._env = env
         self._common = lock.common(_Common)
         self._claimed = ""
 
@@ -83,14 +90,21 @@ class DirectoryLock:
             self._claimed = partition
 
     def release(self) -> None:
-        """Releases the lock and the claim, and leaves the lock file in place, as a broker does.
-        Does nothing on a second call or in a forked child."""
+        """Releases the lock and the claim, and leaves the lock file in place, as a broker does. The
+        last holder restores the clean shutdown file, if it existed and every partition was closed
+        cleanly. Does nothing on a second call or in a forked child."""
         if not self.is_own:
             return
-        with self.guard:
-            self._common.claims.discard(self._claimed)
-            self._claimed = ""
-        self._lock.release()
+        try:
+            with self.guard:
+                self._common.claims.discard(self._claimed)
+                self._claimed = ""
+                mark = self.notes.get(MARK)
+                if self.is_last and isinstance(mark, bytes) and not self.notes.get(FAILED):
+                    write_atomically(f"{self.directory}/{CLEAN_SHUTDOWN}", mark, env=self._env)
+                    del self.notes[MARK]  # a log that has come to share the lock meanwhile takes it away again
+        finally:
+            self._lock.release()
 
 
 @contextmanager

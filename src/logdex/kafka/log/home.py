@@ -22,7 +22,7 @@ from logdex.errors import CorruptError, UsageError
 from logdex.io.atomic_file import write_atomically
 from logdex.io.env import Env
 from logdex.kafka.directory.clean_mark import LoneMark, is_closed_cleanly, mark_covers
-from logdex.kafka.directory.log_lock import DirectoryLock
+from logdex.kafka.directory.log_lock import FAILED, MARK, DirectoryLock
 from logdex.kafka.directory.partition_files import home_of, offset_in
 from logdex.kafka.directory.unfinished import require_published
 from logdex.kafka.files.checkpoints import TopicPartition, read_offset_checkpoint, write_offset_checkpoint
@@ -81,13 +81,13 @@ class LogHome:
         if self.is_lone:
             return self._take_lone_mark()
         notes = self._lock.notes
-        if "mark" not in notes:  # this is the first partition of the directory
+        if MARK not in notes:  # this is the first partition of the directory
             path = self._in_directory(CLEAN_SHUTDOWN)
             found = self._env.exists(path)
-            notes["mark"] = self._env.read_file(path, limits.CHECKPOINT_FILE_SIZE_BYTES_MAX) if found else None
+            notes[MARK] = self._env.read_file(path, limits.CHECKPOINT_FILE_SIZE_BYTES_MAX) if found else None
             self._env.remove(path)
             self._env.sync_dir(self.directory)  # always: a process that removed it may have been killed before its sync
-        return notes["mark"] is not None and not notes.get("failed") and mark_covers(self.path)
+        return notes[MARK] is not None and not notes.get(FAILED) and mark_covers(self.path)
 
     def _take_lone_mark(self) -> bool:
         path = LoneMark.path_in(self.path)
@@ -169,16 +169,10 @@ class LogHome:
     def close(self) -> None:
         """Releases the lock.
 
-        In a log directory the last partition restores the clean shutdown file, if it existed and
-        every partition was closed cleanly.
+        In a log directory its last holder restores the clean shutdown file, if it existed and every
+        partition was closed cleanly.
         """
-        try:
+        if not self._good:
             with self._lock.guard:
-                if not self._good:
-                    self._lock.notes["failed"] = True
-                mark = self._lock.notes.get("mark")
-                if self._lock.is_last and isinstance(mark, bytes) and not self._lock.notes.get("failed"):
-                    write_atomically(self._in_directory(CLEAN_SHUTDOWN), mark, env=self._env)
-                    del self._lock.notes["mark"]  # a log that has come to share the lock meanwhile takes it away again
-        finally:
-            self._lock.release()
+                self._lock.notes[FAILED] = True
+        self._lock.release()

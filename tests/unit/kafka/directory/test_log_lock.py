@@ -35,6 +35,18 @@ def test_logs_share_it_whatever_the_path(root: Path) -> None:
         (root.parent / "link").unlink()
 
 
+@pytest.mark.parametrize("is_log_last", [True, False])
+def test_the_last_holder_restores_the_clean_mark(root: Path, is_log_last: bool) -> None:
+    mark = root / ".kafka_cleanshutdown"
+    mark.write_bytes(b"of the broker")
+    lock, log = DirectoryLock(str(root), env=Env()), Log.open(str(root / "a-0"))
+    first, last = (lock.release, log.close) if is_log_last else (log.close, lock.release)
+    first()
+    assert not mark.exists()
+    last()
+    assert mark.read_bytes() == b"of the broker"
+
+
 def test_no_log_is_opened_where_a_job_writes_in_place(root: Path) -> None:
     with in_place_lock(str(root), env=Env()), pytest.raises(LogInUseError, match="in this process"):
         Log.open(str(root / "a-0"))

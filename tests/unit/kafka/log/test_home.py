@@ -34,7 +34,7 @@ def test_a_log_that_is_opened_while_the_last_one_closes(tmp_path: Path, monkeypa
                 thread.join(0.001)  # it waits for the guard, once it shares the lock
         write_atomically(path, data, env=env)
 
-    monkeypatch.setattr("logdex.kafka.log.home.write_atomically", write_mark)
+    monkeypatch.setattr("logdex.kafka.directory.log_lock.write_atomically", write_mark)
     first.close()
     thread.join(20)
     monkeypatch.undo()

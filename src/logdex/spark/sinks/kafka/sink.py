@@ -18,6 +18,7 @@ from logdex.formats import FORMATS
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.columns.encode_input import headers_type
 from logdex.kafka.directory.log_lock import DirectoryLock
+from logdex.kafka.directory.new_log_directory import make_log_directory, may_become_log_directory
 from logdex.kafka.files.file_names import parse_partition_dir
 from logdex.kafka.log.log import Log
 from logdex.primitives.murmur2 import murmur2_of_all, partitions_of_keys
@@ -117,7 +118,10 @@ class LogDirSink:
         with ExitStack() as stack:
             if self._lone is None:
                 lock = DirectoryLock(self.directory, env=env)
-                stack.callback(lock.release)
+                stack.callback(lock.release)  # the last to release it restores the clean mark
+                with lock.guard:
+                    if not lock.notes and may_become_log_directory(self.directory, env=env):
+                        make_log_directory(self.directory, env=env)
             logs = LogDirDestination(self.directory, self._compression, self._settings, env, is_lone=bool(self._lone))
             stack.callback(logs.close)
             if self._lone is not None:

@@ -11,6 +11,8 @@ import pytest
 
 from logdex.errors import LogInUseError, UsageError
 from logdex.io.env import DEFAULT_ENV
+from logdex.kafka.files.checkpoints import TopicPartition, read_offset_checkpoint
+from logdex.kafka.files.metadata_files import CleanShutdown
 from logdex.kafka.log.log import Log
 from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
@@ -63,6 +65,43 @@ def test_a_directory_of_the_other_format_is_refused(golden_store: GoldenStore, g
         LogDirSink({"path": str(golden_store("tiny-5.5.0"))}, ("value", "topic"))
     with pytest.raises(UsageError, match="path"):
         StoreSink({"path": str(golden_log("tiny-broker"))}, ("body", "topic"))
+
+
+def test_a_new_directory_is_one_that_a_broker_closed(tmp_path: Path) -> None:
+    """As `convert` leaves one: a broker starts on it without a recovery."""
+    root = tmp_path / "logs"
+    for number in range(2):
+        batch = pa.record_batch({"value": [b"1", b"2"], "partition": pa.array([0, 1], pa.int32())})
+        assert commit(sink(root, batch, topic="t", partitions="2"), number, [batch], DEFAULT_ENV)
+        assert (root / ".kafka_cleanshutdown").read_bytes() == CleanShutdown().to_bytes()
+        points = read_offset_checkpoint(str(root / "recovery-point-offset-checkpoint"))
+        assert points == {TopicPartition("t", 0): number + 1, TopicPartition("t", 1): number + 1}
+    assert not [*root.glob("t-*/.l*")], "neither locks nor marks of lone partitions"
+    with Log.open(root / "t-0") as log:
+        assert log.load_report.was_clean
+
+
+def test_the_clean_mark_of_a_broker_stays(tmp_path: Path) -> None:
+    root, batch = tmp_path / "logs", pa.record_batch({"value": [b"1"]})
+    root.mkdir()
+    (root / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=1\n")
+    assert commit(sink(root, batch, topic="t"), 0, [batch], DEFAULT_ENV)
+    assert not (root / ".kafka_cleanshutdown").exists(), "its broker was killed"
+    (root / ".kafka_cleanshutdown").write_bytes(b"of the broker")
+    with sink(root, batch, topic="t").open() as logs:
+        logs.append(pa.table({"log": ["t-0"], "key": pa.nulls(1, pa.binary()), "value": [b"2"], "timestamp_ms": [1]}))
+        assert not (root / ".kafka_cleanshutdown").exists(), "a kill here is no clean shutdown"
+    assert (root / ".kafka_cleanshutdown").read_bytes() == b"of the broker"
+
+
+def test_partitions_without_a_log_directory_stay_so(tmp_path: Path) -> None:
+    """Their checkpoints and marks are in their own directories."""
+    Log.open(tmp_path / "logs" / "t-0").close()
+    batch = pa.record_batch({"value": [b"1"]})
+    assert commit(sink(tmp_path / "logs", batch, topic="t"), 0, [batch], DEFAULT_ENV)
+    assert not (tmp_path / "logs" / ".kafka_cleanshutdown").exists()
+    with Log.open(tmp_path / "logs" / "t-0") as log:
+        assert log.load_report.was_clean
 
 
 def test_keys_choose_partitions(tmp_path: Path) -> None:
