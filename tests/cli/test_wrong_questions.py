@@ -232,3 +232,10 @@ def test_hints_can_be_typed_as_they_are(tmp_path: Path) -> None:
     assert f"logdex filter '{store}' --output DIR" in told.stderr
     assert "--in-place" not in told.stderr
     assert f"logdex info '{store}' lists" in run("get", store, "--offset", 0).stderr
+
+
+@pytest.mark.parametrize("topic", ["a b", "a.b", "t" * 128, ""])
+def test_a_topic_that_no_broker_takes(tmp_path: Path, topic: str) -> None:
+    assert run("put", tmp_path / "store", "--create", "rocketmq", "--topic", "orders", "--body", "x").exit_code == 0
+    told = run("put", tmp_path / "store", "--topic", topic, "--body", "x")
+    assert (told.exit_code, "cannot be the name of a topic" in told.stderr) == (2, True), told

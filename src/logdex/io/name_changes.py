@@ -245,6 +245,11 @@ class NameChanges:
             else:
                 Path(path).unlink(missing_ok=True)
 
+    def remove_dir(self, path: str) -> None:
+        """Removes an empty directory."""
+        with self.operation("remove_dir", path):
+            Path(path).rmdir()
+
     def remove(self, path: str) -> None:
         """Removes one file, if it exists."""
         with self.operation("remove", path):

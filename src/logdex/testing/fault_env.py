@@ -40,7 +40,7 @@ from logdex.testing.disk_model import DirNode, Entries, Exchange, FileNode, Name
 CHANGES = frozenset(
     {
         *("open_write", "write_at", "truncate", "reserve", "map_write", "sync", "flush"),
-        *("make_dirs", "rename", "link", "exchange", "remove", "remove_tree", "sync_dir", "lock_file"),
+        *("make_dirs", "rename", "link", "exchange", "remove", "remove_dir", "remove_tree", "sync_dir", "lock_file"),
     }
 )
 """The kinds of operations that change the disk or make changes durable."""
@@ -234,6 +234,12 @@ class FaultEnv(Env):
                 else:
                     self.remove(below)
         super().remove_tree(path)
+        if isinstance(self._find(path), DirNode):
+            self._change(path, None)
+
+    def remove_dir(self, path: str) -> None:
+        """As `Env.remove_dir`."""
+        super().remove_dir(path)
         if isinstance(self._find(path), DirNode):
             self._change(path, None)
 

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from logdex.errors import UsageError
+
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
@@ -52,6 +54,7 @@ partition."""
 
 _OFFSET_FILE = re.compile(rf"(\d{{{OFFSET_DIGITS}}})(\.[a-z.]+)")
 _PARTITION_DIR = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d{1,10})")
+_TOPIC = re.compile("[a-zA-Z0-9._-]{1,249}")
 _MARKED_DIR = re.compile(r"(?P<name>.+)\.(?P<id>[^.\s]+)-(?P<mark>delete|future|stray)")
 
 
@@ -75,6 +78,13 @@ def offsets_of(names: Iterable[str], suffix: str) -> list[int]:
     """The offsets of the files with `suffix` among a directory's `names`, in ascending order."""
     named = (parse_offset_file(name) for name in names)
     return sorted(each[0] for each in named if each is not None and each[1] == suffix)
+
+
+def require_topic_name(topic: str) -> None:
+    """Raises `UsageError` for a name that Kafka takes for no topic (its Topic.validate)."""
+    if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+        hint = "Kafka takes letters, digits, '.', '_' and '-', 249 at most"
+        raise UsageError(f"{topic[:249]!r} cannot be the name of a topic", hint=hint)
 
 
 @dataclass(frozen=True, slots=True)

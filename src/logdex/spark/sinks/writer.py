@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from logdex.errors import EnvironmentProblem
+from logdex.errors import EnvironmentProblem, StorageError
 from logdex.io.env import DEFAULT_ENV
 from logdex.spark.attempts import freeze_imports
 from logdex.spark.sinks.commit import commit_batch
@@ -42,39 +43,50 @@ def _files(messages: list[WriterCommitMessage | None]) -> tuple[str, ...]:
     return tuple(each.file for each in messages if isinstance(each, StagedRows) and each.file)
 
 
-def _discard(sink: Sink, messages: list[WriterCommitMessage | None]) -> None:
-    """Removes what finished tasks have staged. Others may still be staging; the next commits sweep
-    their files."""
-    for name in _files(messages):
-        DEFAULT_ENV.remove(f"{sink.directory}/{name}")
+class _Target:
+    """Where a write goes. It is looked at before any task runs."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+        self._is_new = not DEFAULT_ENV.exists(sink.directory)
+
+    def discard(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Removes what finished tasks have staged, and the directory if this write has made it and
+        nothing is in it. Others may still be staging; the next commits sweep their files."""
+        directory = self.sink.directory
+        for name in _files(messages):
+            DEFAULT_ENV.remove(f"{directory}/{name}")
+        if self._is_new and DEFAULT_ENV.is_dir(directory) and not DEFAULT_ENV.list_dir(directory):
+            with suppress(StorageError):  # a task has come to stage rows there
+                DEFAULT_ENV.remove_dir(directory)
 
 
 class LogWriter(DataSourceArrowWriter):
     """Appends the rows of one batch write: all of them, or none if a task fails."""
 
     def __init__(self, sink: Sink) -> None:
-        self._sink = sink
+        self._target = _Target(sink)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
         """Stages the rows of one task."""
-        return _stage(self._sink, "", 0, iterator)
+        return _stage(self._target.sink, "", 0, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Appends the rows of all tasks, in the order of the tasks."""
         files = _files(messages)
         if files:
-            commit_batch(self._sink.directory, self._sink.open, "", 0, files)
+            commit_batch(self._target.sink.directory, self._target.sink.open, "", 0, files)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Appends nothing."""
-        _discard(self._sink, messages)
+        self._target.discard(messages)
 
 
 class LogStreamWriter(DataSourceStreamArrowWriter):
     """Appends each batch of a stream once, however often Spark runs it."""
 
     def __init__(self, sink: Sink) -> None:
-        self._sink = sink
+        self._target = _Target(sink)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
         """Stages the rows of one task of one batch."""
@@ -83,15 +95,15 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         batch = None if context is None else context.getLocalProperty(BATCH_PROPERTY)
         if not query or batch is None:
             raise EnvironmentProblem("Spark does not tell of which query a task is", hint="use PySpark 4.3")
-        return _stage(self._sink, query, int(batch), iterator)
+        return _stage(self._target.sink, query, int(batch), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
         """Appends the rows of all tasks, unless the batch was appended before."""
         files = _files(messages)
         query = next((each.query for each in messages if isinstance(each, StagedRows)), "")
         if files:
-            commit_batch(self._sink.directory, self._sink.open, query, batch_id, files)
+            commit_batch(self._target.sink.directory, self._target.sink.open, query, batch_id, files)
 
     def abort(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
         """Appends nothing of a batch."""
-        _discard(self._sink, messages)
+        self._target.discard(messages)

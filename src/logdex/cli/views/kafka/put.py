@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import posixpath
-import re
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from itertools import islice
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from logdex.kafka.log.log import Log
 
 _AT_ONCE = 1000
-_TOPIC = re.compile("[a-zA-Z0-9._-]{1,249}")
-"""The names that Kafka takes for topics."""
 
 
 def create(path: str, settings: Mapping[str, Any]) -> None:
@@ -94,6 +91,7 @@ def _record(fields: dict[str, Any]) -> Record:
 def _directory(found: KafkaPath, fields: dict[str, Any]) -> str:
     """The directory of a record's partition."""
     from logdex.kafka.directory.recognise import KafkaPathKind
+    from logdex.kafka.files.file_names import require_topic_name
 
     if found.kind is KafkaPathKind.PARTITION:
         return found.path
@@ -101,9 +99,7 @@ def _directory(found: KafkaPath, fields: dict[str, Any]) -> str:
         raise UsageError(f"{found.path} is {found.description}", hint="give its partition's directory")
     if not isinstance(fields.get("topic"), str):
         raise UsageError("which topic?", hint="give --topic T")
-    if not _TOPIC.fullmatch(fields["topic"]) or fields["topic"] in (".", ".."):
-        hint = "Kafka takes letters, digits, '.', '_' and '-', 249 at most"
-        raise UsageError(f"{fields['topic']!r} cannot be the name of a topic", hint=hint)
+    require_topic_name(fields["topic"])
     partition = fields.get("partition", 0)
     if not isinstance(partition, int) or isinstance(partition, bool) or partition < 0:
         raise UsageError(f"partition cannot be {json.dumps(partition)[:60]}")

@@ -74,10 +74,12 @@ def show(
 
 
 def _message(fields: dict[str, Any]) -> Message:
+    from logdex.rocketmq.message.topic_names import require_topic_name
     from logdex.rocketmq.message_store.put.message import Message
 
     if not isinstance(fields.get("topic"), str):
         raise UsageError("which topic?", hint="give --topic T")
+    require_topic_name(fields["topic"])
     properties = fields.get("properties") or {}
     if not isinstance(properties, dict) or not all(isinstance(value, str) for value in properties.values()):
         raise UsageError(f"the properties {json.dumps(properties)[:60]} are no texts by name")

@@ -19,9 +19,10 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.columns.encode_input import headers_type
 from logdex.kafka.directory.log_lock import DirectoryLock
 from logdex.kafka.directory.new_log_directory import make_log_directory, may_become_log_directory
-from logdex.kafka.files.file_names import parse_partition_dir
+from logdex.kafka.files.file_names import parse_partition_dir, require_topic_name
 from logdex.kafka.log.log import Log
 from logdex.primitives.murmur2 import murmur2_of_all, partitions_of_keys
+from logdex.primitives.wrong_questions import unknown_part
 from logdex.spark.sinks.commit import Destination
 from logdex.spark.sinks.sink import SINK_OPTIONS, directory_of
 from logdex.spark.sources.options import Options, format_settings
@@ -50,7 +51,7 @@ class LogDirSink:
             raise UsageError("a column value is missing", hint="name the column with the records' bytes so")
         self.directory = directory_of(options, FORMAT.name)
         self._topic = options.text("topic")
-        self._partitions = options.integer("partitions", 1) or 1
+        self._partitions = options.integer("partitions", 1)
         self._compression = options.choice("compression", _CODECS, "none")
         self._settings: dict[str, Any] = options.settings(FORMAT)
         self._lone = parse_partition_dir(posixpath.basename(self.directory))
@@ -83,32 +84,25 @@ class LogDirSink:
         if self._lone is not None:
             return pa.repeat(pa.scalar(posixpath.basename(self.directory), pa.string()), len(batch))
         topics = topics_of(batch, self._topic)
+        for topic in pc.unique(topics).to_pylist():
+            require_topic_name(topic)
+        if given is not None and (least := pc.min(given).as_py()) is not None and least < 0:
+            raise UsageError(f"the column partition has {least}", hint="0 is the first partition; null chooses one")
         chosen = self._chosen(topics, keys, turn, counts)
         partitions = chosen if given is None else pc.coalesce(given, chosen)
-        names = pc.binary_join_element_wise(topics, partitions.cast(pa.string()), "-")
-        for name in pc.unique(names).to_pylist():
-            if parse_partition_dir(name) is None or "/" in name:
-                raise UsageError(f"{name!r} names no partition", hint="look at the columns topic and partition")
-        return names
+        return pc.binary_join_element_wise(topics, partitions.cast(pa.string()), "-")
 
     def _chosen(self, topics: pa.Array, keys: pa.Array, turn: int, counts: dict[str, int]) -> pa.Array:
         hashes = _hashes(keys)
         partitions = np.zeros(len(topics), np.int32)
         for topic in pc.unique(topics).to_pylist():
             if topic not in counts:
-                counts[topic] = self._count(topic)
+                counts[topic] = len(known_partitions(self.directory, topic)) or self._partitions or 1
             rows = np.flatnonzero(pc.equal(topics, topic).to_numpy(zero_copy_only=False))
             partitions[rows] = partitions_of_keys(hashes[rows], counts[topic])
             keyless = rows[keys.is_null().to_numpy(zero_copy_only=False)[rows]]
             partitions[keyless] = turn % counts[topic]
         return pa.array(partitions)
-
-    def _count(self, topic: str, env: Env = DEFAULT_ENV) -> int:
-        """Returns the number of partitions of a topic: those that there are, or the option's."""
-        names = env.list_dir(self.directory) if env.is_dir(self.directory) else []
-        parsed = [parse_partition_dir(name) for name in names]
-        found = [each.partition for each in parsed if each is not None and each.topic == topic and not each.mark]
-        return max(found, default=self._partitions - 1) + 1
 
     # -- logs -------------------------------------------------------------------------------------
     @contextmanager
@@ -122,11 +116,20 @@ class LogDirSink:
                 with lock.guard:
                     if not lock.notes and may_become_log_directory(self.directory, env=env):
                         make_log_directory(self.directory, env=env)
-            logs = LogDirDestination(self.directory, self._compression, self._settings, env, is_lone=bool(self._lone))
+            count = 0 if self._lone is not None else self._partitions
+            logs = LogDirDestination(self.directory, self._compression, self._settings, env, partitions=count)
             stack.callback(logs.close)
             if self._lone is not None:
                 logs.log(posixpath.basename(self.directory))
             yield logs
+
+
+def known_partitions(directory: str, topic: str, env: Env = DEFAULT_ENV) -> range:
+    """Returns the partitions of a topic: all up to the last one that is there."""
+    names = env.list_dir(directory) if env.is_dir(directory) else []
+    parsed = [parse_partition_dir(name) for name in names]
+    found = [each.partition for each in parsed if each is not None and each.topic == topic and not each.mark]
+    return range(max(found, default=-1) + 1)
 
 
 def _hashes(keys: pa.Array) -> npt.NDArray[np.uint32]:
@@ -145,8 +148,12 @@ _NO_BOUNDS = {"message_timestamp_before_max_ms": -1, "message_timestamp_after_ma
 class LogDirDestination:
     """The logs of a directory. See `Destination`."""
 
-    def __init__(self, directory: str, compression: str, settings: dict[str, Any], env: Env, *, is_lone: bool) -> None:
-        self._directory, self._is_lone = directory, is_lone
+    def __init__(
+        self, directory: str, compression: str, settings: dict[str, Any], env: Env, *, partitions: int | None
+    ) -> None:
+        """`partitions` is how many a topic that is new gets, None for as many as its rows name, and
+        0 if the directory is a partition itself."""
+        self._directory, self._partitions = directory, partitions
         self._compression, self._settings = compression, settings
         self._env = env
         self._logs: dict[str, Log] = {}
@@ -154,18 +161,43 @@ class LogDirDestination:
     def log(self, name: str) -> Log:
         """Returns an open log, created if it is missing."""
         if name not in self._logs:
-            path = self._directory if self._is_lone else f"{self._directory}/{name}"
+            path = self._directory if self._partitions == 0 else f"{self._directory}/{name}"
             settings = {**_NO_BOUNDS, **self._settings}
             self._logs[name] = Log.open(path, env=self._env, **settings)
         return self._logs[name]
 
     def ends(self, rows: pa.Table) -> dict[str, int]:
-        """Returns the log end offsets of the partitions of some rows."""
-        found = {}
-        for name in sorted(pc.unique(rows.column("log")).to_pylist()):
+        """Returns the log end offsets of the partitions of some rows, which are made if their topic
+        is new, with all others that it gets. Raises `UsageError` for rows of a partition that a
+        topic has not."""
+        found, names = {}, sorted(pc.unique(rows.column("log")).to_pylist())
+        for name in self._new_partitions(names) if self._partitions != 0 else ():
+            self.log(name)
+        for name in names:
             self.log(name).flush()
             found[name] = self.log(name).log_end_offset
         return found
+
+    def _new_partitions(self, names: list[str]) -> list[str]:
+        """Returns the names of all partitions of the topics that are new. The last one comes first:
+        by it a topic is known to have all of them, also after a kill."""
+        wanted: dict[str, set[int]] = {}
+        for name in names:
+            topic, _, number = name.rpartition("-")
+            wanted.setdefault(topic, set()).add(int(number))
+        made: list[str] = []
+        for topic, numbers in wanted.items():
+            known = known_partitions(self._directory, topic, self._env)
+            there = known or range(self._partitions or len(numbers))
+            for number in sorted(numbers - set(there)):
+                if known or self._partitions:
+                    raise unknown_part("partition", number, topic, there, self._directory)
+                raise UsageError(
+                    f"the topic {topic!r} is new, and its rows are of partition {number} but not of each before it",
+                    hint=f"option partitions={number + 1} makes all of them",
+                )
+            made += [] if known else [f"{topic}-{number}" for number in reversed(there)]
+        return made
 
     def missing(self, rows: pa.Table, ends: Mapping[str, int]) -> pa.Table:
         """Returns the rows that do not follow the former ends: of each log's rows, which are

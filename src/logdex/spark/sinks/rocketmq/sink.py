@@ -15,6 +15,7 @@ from logdex.errors import LogFailedError, UsageError
 from logdex.formats import FORMATS
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.primitives.host import Host
+from logdex.rocketmq.message.topic_names import require_topic_name
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import PutMessageStatus
 from logdex.rocketmq.message_store.put.unique_keys import UniqueKeys
@@ -66,8 +67,11 @@ class StoreSink:
             made = keys.column(len(batch), now_ms).cast(pa.string())
             if found["uniqueKey"] is not None:
                 made = pc.coalesce(found["uniqueKey"], made)
+            topics = topics_of(batch, self._topic)
+            for topic in pc.unique(topics).to_pylist():
+                require_topic_name(topic)
             columns: dict[str, pa.Array | None] = {
-                "topic": topics_of(batch, self._topic),
+                "topic": topics,
                 "body": found["body"],
                 "queue_id": found["queueId"],
                 "sharding_key": found["shardingKey"],

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from logdex.errors import LogInUseError, UsageError
+from logdex.errors import LogInUseError, MissingFileError, UsageError
 from logdex.io.env import DEFAULT_ENV
 from logdex.kafka.files.checkpoints import TopicPartition, read_offset_checkpoint
 from logdex.kafka.files.metadata_files import CleanShutdown
@@ -19,6 +19,7 @@ from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 from logdex.primitives.murmur2 import murmur2
 from logdex.spark.sinks.kafka.sink import LogDirSink
 from logdex.spark.sinks.rocketmq.sink import StoreSink
+from logdex.spark.sinks.writer import LogWriter
 from tests.conftest import GoldenStore
 from tests.crash.sinks import NOW_MS, commit
 
@@ -130,15 +131,44 @@ def test_one_partition(tmp_path: Path) -> None:
     [
         ({"value": [b"x"]}, {}, "a row has no topic"),
         ({"key": [b"x"]}, {}, "a column value is missing"),
-        ({"value": [b"x"], "topic": ["a/b"]}, {}, "names no partition"),
+        ({"value": [b"x"], "topic": ["a/b"]}, {}, "'a/b' cannot be the name of a topic .Kafka takes letters"),
+        ({"value": [b"x"]}, {"topic": "t" * 250}, "cannot be the name of a topic"),
+        ({"value": [b"x"], "partition": [-1]}, {"topic": "t"}, "the column partition has -1"),
+        ({"value": [b"x"], "partition": [2]}, {"topic": "t", "partitions": "2"}, "'t' has no partition 2 .there are 0"),
+        ({"value": [b"x"], "partition": [2]}, {"topic": "t"}, "'t' is new, and its rows are of partition 2 but"),
         ({"value": [b"x"]}, {"topic": "t", "compression": "zip"}, "the option compression"),
         ({"value": [b"x"], "partition": ["p"]}, {"topic": "t"}, "the column partition is string"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, columns: dict[str, list[object]], options: dict[str, str], said: str) -> None:
     batch = pa.record_batch(columns)
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises((UsageError, MissingFileError), match=said):
         commit(sink(tmp_path / "logs", batch, **options), 0, [batch], DEFAULT_ENV)
+
+
+def test_a_partition_that_the_topic_has_not(tmp_path: Path) -> None:
+    """As for Kafka's producer. Every partition of a topic is made with the topic."""
+    root = tmp_path / "logs"
+    first = pa.record_batch({"value": [b"x"], "partition": pa.array([1], pa.int32())})
+    assert commit(sink(root, first, topic="t", partitions="3"), 0, [first], DEFAULT_ENV)
+    assert sorted(path.name for path in root.glob("t-*")) == ["t-0", "t-1", "t-2"]
+    other = pa.record_batch({"value": [b"x", b"y"], "partition": pa.array([0, 5], pa.int32())})
+    with pytest.raises(MissingFileError, match=r"the topic 't' has no partition 5 .there are 0 to 2"):
+        commit(sink(root, other, topic="t"), 1, [other], DEFAULT_ENV)
+    assert not (root / "t-5").exists()
+    assert commit(sink(root, first, topic="t"), 1, [first], DEFAULT_ENV), "nothing is left to be finished"
+    with LogDirSnapshot(root) as snapshot:
+        assert len([*snapshot.scan()]) == 2
+
+
+def test_a_failed_write_leaves_no_directory_that_it_made(tmp_path: Path) -> None:
+    batch = pa.record_batch({"value": [b"x"], "partition": pa.array([-1], pa.int32())})
+    for root in (tmp_path / "new", tmp_path):
+        writer = LogWriter(sink(root, batch, topic="t"))
+        with pytest.raises(UsageError, match="partition has -1"):
+            writer.write(iter([batch]))
+        writer.abort([None])
+        assert root.exists() == (root == tmp_path)
 
 
 def test_a_partition_that_is_in_use(tmp_path: Path) -> None:

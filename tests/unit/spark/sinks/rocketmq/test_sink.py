@@ -70,6 +70,8 @@ def test_batches_are_counted_per_query(tmp_path: Path) -> None:
         ({"body": [b"x"], "topic": pa.array([None], pa.string())}, {}, "a row has no topic"),
         ({"topic": ["t"]}, {}, "a column body is missing"),
         ({"body": [b"x"], "bodi": [b"x"]}, {"topic": "t"}, "no column 'bodi' .*did you mean body"),
+        ({"body": [b"x"], "topic": ["a b"]}, {}, "'a b' cannot be the name of a topic .RocketMQ's brokers take"),
+        ({"body": [b"x"]}, {"topic": "t" * 128}, "cannot be the name of a topic"),
         ({"body": [b"x"], "queueId": ["q"]}, {"topic": "t"}, "the column queueId is string"),
         ({"body": [b"x"], "bornTimestamp": ["q"]}, {"topic": "t"}, "the column bornTimestamp is string"),
         ({"body": [b"x"], "properties": ["[1]"]}, {"topic": "t"}, "say a JSON object"),
