@@ -14,7 +14,7 @@ import pytest
 from logdex.errors import UsageError
 from logdex.io.env import Env
 from logdex.layout.rocketmq import SYS_FLAG_PREPARED
-from logdex.rocketmq.commit_log.log_end import EndKind
+from logdex.rocketmq.commit_log.log_end import EndKind, LogEnd
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.read.message_scan import LogScan
 from logdex.rocketmq.read.parts import queue_guide
@@ -65,6 +65,20 @@ def offsets_of(plan: ReadPlan, env: Env | None = None) -> list[int]:
     splits = pickle.loads(pickle.dumps(plan.splits))
     batches = [batch for split in splits for batch in (split.to_batches(env=env) if env else split.to_batches())]
     return [offset for batch in batches for offset in batch["physical_offset"].to_pylist()]
+
+
+def ends_of(plan: ReadPlan) -> list[LogEnd | None]:
+    """What reading each split returns."""
+    ends: list[LogEnd | None] = []
+    for split in plan.splits:
+        batches = split.to_batches()
+        while True:
+            try:
+                next(batches)
+            except StopIteration as stop:
+                ends.append(stop.value)
+                break
+    return ends
 
 
 def all_offsets(store: StoreSnapshot) -> list[int]:
@@ -119,15 +133,8 @@ def test_columns_that_are_none_are_refused(small: StoreSnapshot) -> None:
 
 
 def test_a_split_says_where_its_log_ends(small: StoreSnapshot) -> None:
-    ends = []
-    for split in small.plan_read(ReadFilter()).splits:
-        batches = split.to_batches()
-        while True:
-            try:
-                next(batches)
-            except StopIteration as stop:
-                ends.append(stop.value)
-                break
+    ends = ends_of(small.plan_read(ReadFilter()))
+    assert ends[-1] is not None
     assert ends[:-1] == [None] * (len(ends) - 1)
     assert ends[-1].kind is EndKind.ZEROS
 
@@ -331,3 +338,38 @@ def test_a_key_in_one_file_is_searched(tmp_path: Path) -> None:
     with StoreSnapshot(str(path), config=CONFIG) as store:
         plan = store.plan_read(ReadFilter(topic=b"TopicA", key=b"hot"))
         assert offsets_of(plan) == sorted(store.query_message("TopicA", "hot").phy_offsets)
+
+
+@pytest.mark.parametrize("is_body", [True, False])
+@pytest.mark.parametrize("is_worth_it", [True, False])
+def test_a_filter_does_not_find_damage_of_other_queues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_worth_it: bool, is_body: bool
+) -> None:
+    """Whether a scan or the ConsumeQueues are used, a wrong body of a row that is left out is not
+    found, and a message without a size is passed where the entries vouch for what follows."""
+    monkeypatch.setattr(queue_guide, "is_worth_it", lambda guide, begin: is_worth_it)
+    root = build(tmp_path / "store", two_queues())
+    with opened(root) as store:
+        expected = [offset for offset, _ in store.scan(queue_id=0).items()]
+        place = [offset for offset, _ in store.scan(queue_id=1).items()][2]
+    harm(root, place, is_body=is_body)
+    with opened(root) as store:
+        (end,) = ends_of(store.plan_read(ReadFilter(queue_id=0)))
+        assert end is None or end.is_clean
+        assert offsets_of(store.plan_read(ReadFilter(queue_id=0))) == expected
+        (end,) = ends_of(store.plan_read(ReadFilter(queue_id=1)))
+        assert end is not None
+        assert end.offset == place, "wanted rows are checked"
+    shutil.rmtree(root / "consumequeue")
+    with opened(root) as store:
+        found = offsets_of(store.plan_read(ReadFilter(queue_id=0)))
+        assert found == (expected if is_body else [offset for offset in expected if offset < place])
+
+
+def harm(root: Path, place: int, *, is_body: bool) -> None:
+    """Changes the body of the message at a physical offset, or its size."""
+    file = sorted((root / "commitlog").iterdir())[place // FILE_SIZE]
+    data, at = bytearray(file.read_bytes()), place % FILE_SIZE
+    at = data.index(b"0123456789", at) if is_body else at
+    data[at : at + 4] = b"\xff" * 4
+    file.write_bytes(data)

@@ -42,8 +42,8 @@ _Reading = Generator[Rows, None, LogEnd | None]
 class PartReader:
     """Reads parts of one store's CommitLog files, best in log order. `store` is the store's
     directory, None if it has no ConsumeQueues. `bodies` states whether bodies are read and their
-    CRCs checked, except those of messages that a filter by time excludes. One thread at a time. The
-    owner must call `close`."""
+    CRCs checked, except those of messages that a filter by queue or time excludes. One thread at a
+    time. The owner must call `close`."""
 
     def __init__(
         self, store: str | None, config: StoreConfig, wanted: ReadFilter, env: Env, *, bodies: bool = True
@@ -55,9 +55,8 @@ class PartReader:
         """The position in its file where reading the last part stopped."""
         self.trimmed: list[str] = []
         """The paths of the files that a broker removed before they were read."""
-        by_time = wanted.has_times
-        self.scanner = Scanner(wanted.scan_config(config), check_crc=bodies and not by_time, env=env)
-        self._checks_rows = bodies and by_time
+        self._checks_rows = bodies and (wanted.has_times or wanted.selects_queues)
+        self.scanner = Scanner(wanted.scan_config(config), check_crc=bodies and not self._checks_rows, env=env)
         self._bodies = bodies
         self._filter = RowFilter(wanted, self.scanner.table)
         self._env = env
@@ -185,8 +184,13 @@ class PartReader:
         elsewhere only wanted messages are read."""
         with self._env.open_read(file.path) as opened:
             found = guide.look(self.scanner, file, opened, begin, stop)
-            if found is None:
-                return (yield from self._scan(file, begin, stop))
+            if found is None:  # a scan costs less, but does not pass damage of other queues
+                met = yield from self._scan(file, begin, stop)
+                if met is None or met.is_clean or self.stopped_at >= stop:
+                    return met
+                found = guide.look(self.scanner, file, opened, self.stopped_at, stop, at_any_cost=True)
+                if found is None:
+                    return met
             picker = MessagePicker(self.scanner, file, opened, bodies=self._bodies)
             for range_begin, range_end in found.ranges.tolist():
                 if self.stopped_at < range_begin:

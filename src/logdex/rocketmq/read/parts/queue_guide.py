@@ -63,14 +63,23 @@ class QueueGuide:
         """Closes the ConsumeQueue files."""
         self._open.close()
 
-    def look(self, scanner: Scanner, file: CommitLogFile, opened: ReadFile, begin: int, stop: int) -> Guide | None:
+    def look(
+        self,
+        scanner: Scanner,
+        file: CommitLogFile,
+        opened: ReadFile,
+        begin: int,
+        stop: int,
+        *,
+        at_any_cost: bool = False,
+    ) -> Guide | None:
         """Returns the guide to the messages that begin in bytes [begin, stop) of a file, where one
-        begins at `begin`. None if a scan of all of it costs less."""
+        begins at `begin`. None if a scan of all of it costs less, unless `at_any_cost`."""
         said, ranges = self._trusted(scanner, file, opened, begin, stop)
         if not len(ranges):
             return None
         guide = Guide(ranges, self._wanted_of(said))
-        return guide if is_worth_it(guide, begin) else None
+        return guide if at_any_cost or is_worth_it(guide, begin) else None
 
     def count(
         self, scanner: Scanner, file: CommitLogFile, opened: ReadFile, begin: int, stop: int
