@@ -247,7 +247,8 @@ class _Recovery:
     def _write(self, partition: SourcePartition, output: OutputFiles, small: SmallFiles, on_read: Count) -> _Recovered:
         scan = PartitionScan(self._env, on_read)
         for number, log in enumerate(partition.logs):
-            behind = partition.logs[number + 1].base_offset if number + 1 < len(partition.logs) else None
+            following = (other.base_offset for other in partition.logs[number + 1 :])
+            behind = next((base for base in following if base > log.base_offset), None)
             scan.scan(log, behind)
         scan.finish()
         placed = place(scan.pieces, scan.strays, self._env)

@@ -17,6 +17,7 @@ from logdex.jobs.journal import LOCK_NAME
 from logdex.jobs.look_again import Looks, pause
 from logdex.kafka.directory.leftovers import covered_offsets, first_cleaned_offset
 from logdex.kafka.directory.log_dir import KafkaLogDir
+from logdex.kafka.directory.misnamed import Misnamed, misnamed_files
 from logdex.kafka.directory.partition_files import home_of, partition_directory
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
 from logdex.kafka.files import file_names as files
@@ -144,9 +145,14 @@ def _list(partition: SourcePartition, notes: list[str], env: Env) -> None:
         name for name in env.list_dir(partition.directory) if _is_taken(f"{partition.directory}/{name}", name, env)
     ]
     first_cleaned = first_cleaned_offset(names)
+    moved = misnamed_files(partition.directory, names, env)
+    copies = [_read_as(file, partition.directory, notes, env) for file in moved.values() if file.is_log]
     for name in names:
         path = f"{partition.directory}/{name}"
-        parsed = parse_offset_file(name)
+        file = moved.get(name)
+        if file is not None and not file.is_free:
+            continue
+        parsed = parse_offset_file(name if file is None else file.right_name)
         stem = parse_offset_file(name.removesuffix(files.SWAP_SUFFIX))
         cleaned = parse_offset_file(name.removesuffix(files.CLEANED_SUFFIX))
         if parsed is not None and parsed[1] == files.LOG_SUFFIX:
@@ -164,8 +170,17 @@ def _list(partition: SourcePartition, notes: list[str], env: Env) -> None:
             notes.append(f"{path}: {env.size_bytes(path)} bytes, not taken over")
     covered = _take_swaps(notes, logs, swaps, env)
     alone = {base: paths for base, paths in indexes.items() if base not in logs and base not in covered}
-    partition.logs = [SourceLog(path, base, _size_bytes(path, env)) for base, path in sorted(logs.items())]
+    own = [SourceLog(path, base, _size_bytes(path, env)) for base, path in sorted(logs.items())]
+    copies = [log for log in copies if log not in own]
+    partition.logs = sorted([*own, *copies], key=lambda log: log.base_offset)
     _tell_missing(notes, partition, alone, env)
+
+
+def _read_as(file: Misnamed, directory: str, notes: list[str], env: Env) -> SourceLog:
+    """Returns a misnamed .log under its right name, which a note tells."""
+    path = f"{directory}/{file.name}"
+    notes.append(f"{path}: read as {file.right_name}, which its name should be")
+    return SourceLog(path, file.base_offset, _size_bytes(path, env))
 
 
 def _is_taken(path: str, name: str, env: Env) -> bool:

@@ -20,7 +20,7 @@ CHECKS = {
     "batch-timestamp": "a batch's largest timestamp is not below its first",
     "checkpoint-malformed": "an offset checkpoint can be read",
     "checkpoint-offset": "no offset of a checkpoint lies behind its log's end",
-    "file-name": "a segment's file is named by its offset, in 20 digits",
+    "file-name": "a segment's file is named by its offset, in 20 digits, which its batches do not contradict",
     "key-index": "a key index is whole and tells of its log as it is",
     "leader-epoch": "the leader epoch checkpoint tells of the epoch of every batch",
     "leader-epoch-malformed": "the leader epoch checkpoint can be read",

@@ -3,11 +3,13 @@ directory."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 
 from logdex.errors import CorruptError, UnreadableError
 from logdex.io.env import Env
 from logdex.jobs.journal import LOCK_NAME
+from logdex.kafka.directory.misnamed import Misnamed, misnamed_files
 from logdex.kafka.files import file_names as files
 from logdex.kafka.files.file_names import parse_offset_file
 from logdex.kafka.files.metadata_files import MetaProperties, PartitionMetadata
@@ -38,11 +40,15 @@ def list_offset_files(directory: str, out: Collector, env: Env) -> dict[str, dic
     """Returns the files of a partition that are named by an offset, as paths by offset by suffix.
     Reports other names as findings or as information."""
     found: dict[str, dict[int, str]] = {suffix: {} for suffix in _OFFSET_SUFFIXES}
-    for name in env.list_dir(directory):
+    names = env.list_dir(directory)
+    moved = misnamed_files(directory, (name for name in names if env.is_file(f"{directory}/{name}")), env)
+    for name in names:
         path = f"{directory}/{name}"
         parsed = parse_offset_file(name)
         is_file = env.is_file(path)
-        if parsed is not None and parsed[1] in found:
+        if name in moved:
+            _tell_misnamed(moved[name], directory, found, out)
+        elif parsed is not None and parsed[1] in found:
             if is_file:
                 found[parsed[1]][parsed[0]] = path
             elif env.exists(path):
@@ -67,6 +73,19 @@ def list_offset_files(directory: str, out: Collector, env: Env) -> dict[str, dic
             out.info(kind, path, _FOREIGN[kind])
     _check_orphans(found, out)
     return found
+
+
+def _tell_misnamed(file: Misnamed, directory: str, found: dict[str, dict[int, str]], out: Collector) -> None:
+    """Reports a segment's file with a wrong name. It is checked under its right name, if no other
+    file has that."""
+    path, right = f"{directory}/{file.name}", f"{directory}/{file.right_name}"
+    message = "no file of a segment has such a name: a broker fails to start on it"
+    if parse_offset_file(file.name) is not None:
+        message = "the file belongs to the segment of another offset than its name says"
+    mend = f"mv {shlex.quote(path)} {shlex.quote(right)}" if file.is_free else MOVE_AWAY
+    out.find("file-name", path, 0, message, expected=file.right_name, found=file.name, mend=mend)
+    if file.is_free:
+        found[file.suffix][file.base_offset] = path
 
 
 def _check_orphans(found: dict[str, dict[int, str]], out: Collector) -> None:

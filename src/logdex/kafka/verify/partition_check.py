@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ from logdex.errors import StorageError, VanishedError
 from logdex.io.env import Env
 from logdex.jobs.reports import Progress
 from logdex.kafka.files import file_names as files
+from logdex.kafka.files.file_names import parse_offset_file
 from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.state.epoch_runs import EpochRuns
 from logdex.kafka.verify.checks import Collector
@@ -73,8 +75,13 @@ class PartitionCheck:
         snapshots = {} if self._only is not None else found[files.SNAPSHOT_SUFFIX]
         producers = ProducerCheck(snapshots, self._log_start_offset, self._out, self._env)
         for base, following in zip(bases, [*bases, None][1:], strict=True):
-            if self._only is None or self._only == base:
-                self._check_segment(Segment(logs[base], base, following, self._config.segment_bytes), producers)
+            if self._only is None or parse_offset_file(posixpath.basename(logs[base])) == (
+                self._only,
+                files.LOG_SUFFIX,
+            ):
+                others = {suffix: paths[base] for suffix, paths in found.items() if base in paths}
+                segment = Segment(logs[base], base, following, self._config.segment_bytes, others)
+                self._check_segment(segment, producers)
         self._tell_differences()
         self._check_snapshot_places(bases, found[files.SNAPSHOT_SUFFIX])
         if self._only is not None:
@@ -132,12 +139,11 @@ class PartitionCheck:
             self._out.info("offset-gap", segment.path, f"{told} in offsets: compaction, or records that are lost")
         indexes.finish(scanned, self._is_clean)
         self._differences += indexes.differences
-        stem = segment.path.removesuffix(files.LOG_SUFFIX)
         if self._only is None:
             is_growing = segment.next_base is None and self._is_clean is not True
             log = (segment.path, scanned.size_bytes) if is_growing else None
-            producers.end_segment(stem + files.TXN_INDEX_SUFFIX, segment.base_offset, log)
-        check_key_index(stem + files.KEY_INDEX_SUFFIX, segment, scanned, self._out, self._env)
+            producers.end_segment(segment.beside(files.TXN_INDEX_SUFFIX), segment.base_offset, log)
+        check_key_index(segment.beside(files.KEY_INDEX_SUFFIX), segment, scanned, self._out, self._env)
         self.next_offset = max(scanned.next_offset, self.next_offset)
         self.end_is_certain = not scanned.has_bad_tail
         self._totals.records += scanned.records

@@ -6,7 +6,7 @@ from __future__ import annotations
 from logdex.errors import CorruptError
 from logdex.io.env import Env
 from logdex.kafka.batch.record import NO_TIMESTAMP
-from logdex.kafka.files.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from logdex.kafka.files.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from logdex.kafka.segment.derive_indexes import IndexFold, encode_offset_entries, encode_time_entries
 from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.verify.checks import Collector
@@ -23,12 +23,11 @@ class IndexPair:
     Not thread-safe."""
 
     def __init__(self, segment: Segment, config: LogConfig, out: Collector, env: Env) -> None:
-        stem = segment.path.removesuffix(LOG_SUFFIX)
         is_exact = config.has_entry_per_batch
         self._segment = segment
         self._out = out
-        self._offset = OffsetIndexEntries(stem + INDEX_SUFFIX, segment.base_offset, is_exact, out, env)
-        self._time = TimeIndexEntries(stem + TIME_INDEX_SUFFIX, segment.base_offset, is_exact, out, env)
+        self._offset = OffsetIndexEntries(segment.beside(INDEX_SUFFIX), segment.base_offset, is_exact, out, env)
+        self._time = TimeIndexEntries(segment.beside(TIME_INDEX_SUFFIX), segment.base_offset, is_exact, out, env)
         self._fold: IndexFold | None = IndexFold(segment.base_offset, config.index_interval_bytes, path=segment.path)
         self.differences: list[tuple[str, str]] = []
         """(path, description) of each index that differs from the one that a recovery would

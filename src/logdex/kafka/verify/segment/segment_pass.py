@@ -7,7 +7,9 @@ Behind damage the search for the next whole batch goes on, where a broker would 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import posixpath
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +18,7 @@ import numpy.typing as npt
 from logdex.io.env import Env
 from logdex.io.mapped.byte_array import ByteArray
 from logdex.io.mapped.mapping import take_unreadable
+from logdex.kafka.files.file_names import offset_file_name
 from logdex.kafka.scan.resume import LogResume
 from logdex.kafka.scan.rising_batches import Judged, RisingBatches
 from logdex.kafka.scan.scanner import UNREADABLE, BatchScanner, BatchWindow, EndKind, ScanEnd, map_log
@@ -50,6 +53,13 @@ class Segment(NamedTuple):
     next_base: int | None
     preallocated_bytes: int = 0
     """A log of just this size that ends in zeros was preallocated; 0: none is."""
+    files: Mapping[str, str] = MappingProxyType({})
+    """The paths of its files that were found, by their suffixes: some may have a wrong name."""
+
+    def beside(self, suffix: str) -> str:
+        """Returns the path of its file with this suffix."""
+        right = posixpath.join(posixpath.dirname(self.path), offset_file_name(self.base_offset, suffix))
+        return self.files.get(suffix, right)
 
 
 class SegmentPass:
