@@ -166,13 +166,14 @@ def _decode_others(
     count: int,
     wrong: list[tuple[int, OffsetOrderError]],
 ) -> Iterator[Rows]:
-    """Decodes the first `count` batches without the wrong ones, and refuses these. Changes
+    """Decodes the first `count` batches without the wrong ones, and refuses each of these where it
+    lies, so that whoever takes only the first rows has been told of those before them. Changes
     `columns`."""
-    places = np.delete(np.arange(count), [place for place, _ in wrong])
-    if not decoder.goes_on:
-        places = places[: wrong[0][0]]
-    for column in columns:
-        column[: len(places)] = column[places]
-    yield from decoder.decode(columns, addresses, len(places))
-    for _, error in wrong:
-        yield from decoder.refuse(error)
+    begin = 0
+    for place, error in [*wrong, (count, None)]:
+        for column in columns:
+            column[: place - begin] = column[begin:place]
+        yield from decoder.decode(columns, addresses, place - begin)
+        if error is not None:
+            yield from decoder.refuse(error)
+        begin = place + 1

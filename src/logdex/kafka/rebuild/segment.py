@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from logdex.errors import CorruptError, OffsetOrderError, OffsetOverflowError, VanishedError
 from logdex.io.env import Env
 from logdex.io.mapped.byte_array import ByteArray
@@ -18,10 +20,12 @@ from logdex.kafka.files.file_names import INDEX_SUFFIX, KEY_INDEX_SUFFIX, TIME_I
 from logdex.kafka.key_index.build import build_key_index
 from logdex.kafka.rebuild.source import SourceSegment
 from logdex.kafka.rebuild.stage import StagedRows, StageWriter
-from logdex.kafka.scan.scanner import WINDOW_BATCHES, EndKind
+from logdex.kafka.scan.rising_batches import CONTRADICTION, RisingBatches, all_rise, expected_offset
+from logdex.kafka.scan.scanner import WINDOW_BATCHES, BatchScanner, EndKind
 from logdex.kafka.segment.segment_recovery import DerivedSegment, derive_segment, first_fall
 from logdex.kernels.kafka.batch_columns import BatchColumns
 from logdex.layout.kafka import KEY_INDEX_HEADER, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from logdex.primitives.shown import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +118,8 @@ def _derive(
         offset_file_name(base, TIME_INDEX_SUFFIX): derived.time_index,
     }
     losses, key_entries = [], 0
+    if not found.is_rising:
+        losses += _contradictions(segment, derived.size_bytes, env)
     if settings.key_index:
         try:
             keys = build_key_index(segment.path, base_offset=base, stop=derived.size_bytes, env=env)
@@ -141,6 +147,28 @@ def _derive(
     )
 
 
+def _contradictions(segment: SourceSegment, stop: int, env: Env) -> list[str]:
+    """Returns what to tell of the batches that readers leave out, because their offsets contradict
+    their neighbours'. The indexes are those of a broker's recovery all the same."""
+    first, count, before = None, 0, segment.base_offset - 1
+    rising = RisingBatches(before)
+    scanner = BatchScanner(check_crc=False, env=env, unreadable_is_damage=True)
+    windows = (rising.add(window.columns) for window in scanner.scan_file(segment.path, stop=stop))
+    for judged in (*windows, rising.flush()):
+        if judged is None:
+            continue
+        wrong = np.flatnonzero(~judged.good & (judged.columns.count != 0))  # nothing is lost with an empty one
+        if len(wrong) and first is None:
+            columns, place = judged.columns, int(wrong[0])
+            kept = columns.last_offset[:place][judged.good[:place]]
+            expected = expected_offset(int(columns.base_offset[place]), int(kept[-1]) if len(kept) else before)
+            first = f"byte {int(columns.position[place])}: {CONTRADICTION}: expected {expected}"
+            first += f", found {int(columns.base_offset[place])}"
+        count, before = count + len(wrong), rising.last_offset
+    more = f"; so do {counted(count - 1, 'more batch', 'more batches')}" if count > 1 else ""
+    return [] if first is None else [f"{segment.path}: {first}{more}: readers leave it out"]
+
+
 def _entry_count(key_index: ByteArray) -> int:
     at = KEY_INDEX_HEADER.offset_of("entry_count")
     return int.from_bytes(key_index[at : at + 4].tobytes(), "big")
@@ -160,6 +188,8 @@ class _Scan:
         self._env = env
         self._count = count
         self._counted = self.messages = 0
+        self.is_rising = True
+        """Whether the offsets of the good batches rise."""
         try:
             self.derived = self._run(stage_path, None)
             end = self.derived.end
@@ -174,12 +204,14 @@ class _Scan:
             self.derived = self._run(f"{stage_path}-again", stop)
 
     def _run(self, stage_path: str, stop: int | None) -> DerivedSegment:
-        self.messages, at = 0, 0
+        self.messages, at, last = 0, 0, self._segment.base_offset - 1
         with StageWriter(stage_path, self._env) as stage:
 
             def take(columns: BatchColumns) -> None:
-                nonlocal at
+                nonlocal at, last
                 stage.put(columns)
+                self.is_rising = self.is_rising and all_rise(columns.base_offset, columns.last_offset, last)
+                last = int(columns.last_offset[-1])
                 messages = int(abs(columns.count).sum())  # -1 is a compressed wrapper of an old format
                 self.messages += messages
                 at = int(columns.position[-1]) + int(columns.size[-1])

@@ -37,7 +37,7 @@ from logdex.kafka.files.file_names import (
     parse_offset_file,
 )
 from logdex.kafka.recover.partition_scan import PartitionScan
-from logdex.kafka.recover.place import joined, place
+from logdex.kafka.recover.place import joined, place, still_missing
 from logdex.kafka.recover.report import RecoverReport, Skipped
 from logdex.kafka.recover.small_files import LogBounds, SmallFiles
 from logdex.kafka.recover.source import RecoverSource, SourcePartition, check_output, find_source, list_partition
@@ -279,7 +279,7 @@ class _Recovery:
             names += [name.removeprefix(prefix) for name in small.names[before:]]
         where = {(piece.source.path, piece.start): name for piece, name in saved.items()}
         skipped = []
-        for each in (*partition.missing, *scan.skipped, *placed.skipped):
+        for each in (*still_missing(partition.missing, pieces), *scan.skipped, *placed.skipped):
             name = where.get((each.path, each.start), "")
             skipped.append(replace(each, saved=prefix + name if name else ""))
         return _Recovered(
@@ -300,5 +300,5 @@ class _Recovery:
         if scan.strays:
             count = sum(stray.batches for stray in scan.strays)
             told = counted(count, "batch was", "batches were")
-            notes.append(f"{partition.directory}: {told} not in the order of their offsets")
+            notes.append(f"{partition.directory}: {told} not in the order of the offsets")
         return notes

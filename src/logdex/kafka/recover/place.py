@@ -8,6 +8,7 @@ wrong, because no checksum covers an offset.
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import replace
 from typing import NamedTuple
 
 from logdex import limits
@@ -34,7 +35,7 @@ def place(pieces: list[Piece], strays: list[Piece], env: Env) -> Placed:
     placing = _Placing(pieces, env)
     for stray in strays:
         placing.put(stray)
-    return Placed(placing.pieces, placing.aside, placing.skipped)
+    return Placed(placing.pieces, placing.aside, placing.told())
 
 
 def _without_far_end(pieces: list[Piece], env: Env) -> tuple[list[Piece], list[Piece]]:
@@ -58,8 +59,29 @@ class _Placing:
     def __init__(self, pieces: list[Piece], env: Env) -> None:
         self.pieces = list(pieces)
         self.aside: list[Piece] = []
-        self.skipped: list[Skipped] = []
+        self._repeated: list[Skipped] = []
+        self._why: list[str] = []
         self._env = env
+
+    def told(self) -> list[Skipped]:
+        """Returns what is not in the log, and why, when all strays are placed."""
+        put_aside = zip(self.aside, self._why, strict=True)
+        return [*self._repeated, *(self._lost_with(stray, why) for stray, why in put_aside)]
+
+    def _lost_with(self, stray: Piece, why: str) -> Skipped:
+        """Returns a batch that was put aside, with the offsets that its neighbours in the file
+        leave open: what it states itself may be damaged. Behind the last batch they are as many as
+        it states."""
+        place = stray.source.base_offset, stray.start
+        before = (piece.last_offset for piece in self.pieces if (piece.source.base_offset, piece.start) < place)
+        behind = (piece.first_offset for piece in self.pieces if (piece.source.base_offset, piece.start) > place)
+        first = max(before, default=stray.source.base_offset - 1) + 1
+        count = stray.last_offset - stray.first_offset + 1
+        next_offset = min(behind, default=first + count if count > 0 else -1)
+        if 0 <= next_offset < first:
+            next_offset = first
+        told = f"a whole batch that cannot be placed: {why}"
+        return Skipped(stray.source.path, stray.start, stray.end, told, first, next_offset)
 
     def put(self, stray: Piece) -> None:
         """Places a rising run of batches, as a whole or batch by batch."""
@@ -82,8 +104,8 @@ class _Placing:
         if low == high:
             self.pieces.insert(low, stray)
         elif any(self._is_same(stray, other) for other in self.pieces[low:high]):
-            why = "a batch that is in the log already"
-            self.skipped.append(_skipped(stray, why, is_loss=False))
+            span = stray.start, stray.end, "a batch that is in the log already", stray.first_offset
+            self._repeated.append(Skipped(stray.source.path, *span, stray.last_offset + 1, is_loss=False))
         else:
             self._put_aside(stray, "another batch has its offsets")
 
@@ -108,11 +130,21 @@ class _Placing:
 
     def _put_aside(self, stray: Piece, why: str) -> None:
         self.aside.append(stray)
-        self.skipped.append(_skipped(stray, f"a whole batch that cannot be placed: {why}", is_loss=True))
+        self._why.append(why)
 
 
-def _skipped(piece: Piece, why: str, *, is_loss: bool) -> Skipped:
-    return Skipped(piece.source.path, piece.start, piece.end, why, piece.first_offset, piece.last_offset + 1, is_loss)
+def still_missing(missing: list[Skipped], pieces: list[Piece]) -> list[Skipped]:
+    """Returns the logs that are not there, with the offsets that no other file has; without those
+    of which other files have all."""
+    found = []
+    for each in missing:
+        first = each.first_offset
+        for piece in pieces:
+            if piece.first_offset <= first <= piece.last_offset:
+                first = piece.last_offset + 1
+        if first < each.next_offset or each.next_offset < 0:
+            found.append(replace(each, first_offset=first))
+    return found
 
 
 def joined(pieces: list[Piece]) -> list[Piece]:

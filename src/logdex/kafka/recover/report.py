@@ -12,8 +12,8 @@ from logdex.jobs import reports
 class Skipped:
     """Bytes [start, end) of a .log that are not in the new log.
 
-    Offsets from `first_offset` to before `next_offset` may be lost with them; `next_offset` is -1
-    if the end is not known. `is_loss` is False if nothing is lost with them. `saved` is the file
+    Offsets from `first_offset` to before `next_offset` may be lost with them, by what the whole
+    batches around them leave open; `next_offset` is -1 if the end is not known. `is_loss` is False if nothing is lost with them. `saved` is the file
     that holds the bytes now.
     """
 
@@ -33,7 +33,9 @@ class Skipped:
     def __str__(self) -> str:
         where = f"bytes {self.start} to {self.end - 1}: " if self.end > self.start else ""
         text = f"{self.path}: {where}{self.why}"
-        if self.is_loss and self.next_offset >= 0:
+        if self.is_loss and self.next_offset == self.first_offset:
+            text += "; no offset is missing for it"
+        elif self.is_loss and self.next_offset >= 0:
             text += f"; offsets {self.first_offset} to {self.next_offset - 1} are lost, those of them that there were"
         elif self.is_loss:
             text += f"; offsets from {self.first_offset} on are lost, as many as there were"

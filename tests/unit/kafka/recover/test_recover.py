@@ -122,6 +122,38 @@ def test_a_batch_whose_offsets_are_taken_is_put_aside(partition: Callable[..., P
     assert [(info.kind) for info in verify(str(output)).infos if info.kind == "lost-and-found"]
 
 
+@pytest.mark.parametrize(
+    ("logs_bytes", "lost"),
+    [
+        ({0: one(64, count=4) + one(4) + one(5) + one(64)}, (0, 4)),
+        ({0: one(0) + one(64, count=4) + one(5) + one(64)}, (1, 5)),
+        ({0: one(0) + one(1), 2: one(0, b"w") + one(3)}, (2, 3)),
+        ({0: one(0) + one(1) + one(1 << 40, count=3)}, (2, 5)),
+        ({0: one(0) + one(0, b"w") + one(1)}, (1, 1)),
+    ],
+    ids=["the first", "in the middle", "of the next file", "the last", "none is missing"],
+)
+def test_what_is_lost_is_what_the_neighbours_leave_open(
+    logs_bytes: dict[int, bytes], lost: tuple[int, int], partition: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Not what the batch with the damaged offset says."""
+    output, report = recover_to(partition(logs_bytes), tmp_path)
+    (skipped,) = report.skipped
+    assert (skipped.first_offset, skipped.next_offset) == lost
+    told = f"offsets {lost[0]} to {lost[1] - 1} are lost" if lost[0] < lost[1] else "no offset is missing for it"
+    assert told in str(skipped)
+    assert list((output / "lost+found").iterdir())
+
+
+def test_an_index_without_its_log_is_no_loss_if_another_log_has_its_offsets(
+    partition: Callable[..., Path], tmp_path: Path
+) -> None:
+    directory = partition({0: one(0) + one(1), 3: one(3) + one(2)})
+    (directory / f"{2:020d}.index").write_bytes(b"\0\0\0\1\0\0\0\1")
+    _, report = recover_to(directory, tmp_path)
+    assert (report.messages, report.lossy) == (4, False)
+
+
 def test_a_run_out_of_order_goes_where_it_belongs(partition: Callable[..., Path], tmp_path: Path) -> None:
     output, report = recover_to(partition({0: one(0) + one(5) + one(6) + one(2) + one(3) + one(7)}), tmp_path)
     assert logs(output) == {f"{0:020d}.log": one(0) + one(2) + one(3) + one(5) + one(6) + one(7)}
