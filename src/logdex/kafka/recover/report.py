@@ -13,8 +13,8 @@ class Skipped:
     """Bytes [start, end) of a .log that are not in the new log.
 
     Offsets from `first_offset` to before `next_offset` may be lost with them, by what the whole
-    batches around them leave open; `next_offset` is -1 if the end is not known. `is_loss` is False if nothing is lost with them. `saved` is the file
-    that holds the bytes now.
+    batches around them leave open; `next_offset` is -1 if the end is not known. `is_loss` is False
+    if nothing is lost with them. `saved` is the file that holds the bytes now.
     """
 
     path: str

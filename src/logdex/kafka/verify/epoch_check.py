@@ -13,6 +13,7 @@ from logdex.io.env import Env
 from logdex.kafka.files.checkpoints import checked_number, malformed, read_checkpoint_lines
 from logdex.kafka.state.epoch_runs import EpochRun, EpochRuns
 from logdex.kafka.verify.checks import RESTORE_EPOCH, Collector
+from logdex.primitives.shown import counted
 
 
 class _Line(NamedTuple):
@@ -64,10 +65,28 @@ def check_epochs(
                 f"nothing is told of {len(untold)} epochs before offset {begin}: their records were deleted, or lines"
             )
             out.info("leader-epochs-later", path, message + " are lost")
+    latest, back = -1, list[EpochRun]()
     for run in believed:
-        if run.last_offset >= begin:
-            first, last = max(run.start_offset, begin), max(run.last_start_offset, begin)
-            _check_run(path, run, (first, last), lines, out, env, is_unclean=is_unclean)
+        if run.last_offset < begin:
+            continue
+        if run.epoch < latest:
+            back.append(run)
+            continue
+        latest = run.epoch
+        first, last = max(run.start_offset, begin), max(run.last_start_offset, begin)
+        _check_run(path, run, (first, last), lines, out, env, is_unclean=is_unclean)
+    _tell_going_back(back, out)
+
+
+def _tell_going_back(runs: list[EpochRun], out: Collector) -> None:
+    """Reports, as information, batches of an earlier epoch than those before them. A broker reads
+    them, and its recovery writes a checkpoint that does not tell of them."""
+    if runs:
+        first, more = runs[0], counted(len(runs) - 1, "more time", "more times")
+        again = f", and {more} they go back" if len(runs) > 1 else ""
+        message = f"batches from offset {first.start_offset} to {first.last_start_offset} are of leader epoch "
+        message += f"{first.epoch}, behind later ones{again}: they may be of another log"
+        out.info("leader-epochs-back", first.path, message)
 
 
 def _read(path: str, env: Env) -> list[_Line]:

@@ -18,6 +18,7 @@ from logdex.kafka.batch.record_batch import encode_batch
 from logdex.kafka.directory.recognise import require_kafka
 from logdex.kafka.files.file_names import CLEAN_SHUTDOWN
 from logdex.kafka.log.log import Log
+from logdex.kafka.rebuild import rebuild
 from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.snapshot.overview import overview
 from logdex.kafka.verify import verify
@@ -171,3 +172,20 @@ def test_a_record_of_time_0_alone_in_a_segment(tmp_path: Path, trimmed: bool) ->
     assert run(tmp_path).findings == []
     (tmp_path / "a-0" / f"{1:020d}.timeindex").write_bytes(b"")
     assert [each.check for each in run(tmp_path).findings] == ["time-index-end"]
+
+
+def test_batches_of_an_earlier_epoch_are_no_finding_that_a_rebuild_leaves(root: Path, tmp_path: Path) -> None:
+    """A segment of another log: a broker reads it, and its recovery makes an epoch only of batches
+    of a later one (Kafka's LogSegment.recover)."""
+    path = root / f"{THIRD}.log"
+    raw = bytearray(path.read_bytes())
+    for number in range(6):
+        raw[position_of(20, number) + 15] = 0
+    path.write_bytes(raw)
+    (root / PARTITION / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n1 10\n")
+    report = run(root)
+    assert report.findings == []
+    (told,) = [info for info in report.infos if info.kind == "leader-epochs-back"]
+    assert "from offset 20 to 29 are of leader epoch 0" in told.message
+    rebuild(root, tmp_path / "out", index_interval_bytes=CONFIG.index_interval_bytes)
+    assert (tmp_path / "out" / PARTITION / "leader-epoch-checkpoint").read_text() == "0\n2\n0 0\n1 10\n"
