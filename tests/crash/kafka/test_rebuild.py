@@ -55,7 +55,7 @@ def write_logs(root: Path, batches: int) -> Path:
                 )
                 offset += 2
             (root / partition / f"{base:020d}.log").write_bytes(data)
-    (root / segment_files.META_PROPERTIES).write_text("version=1\n")
+    (root / segment_files.META_PROPERTIES).write_text("version=1\ncluster.id=c\nnode.id=1\n")
     return root
 
 

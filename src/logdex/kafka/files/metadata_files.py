@@ -105,8 +105,8 @@ class MetaProperties(NamedTuple):
 
     @staticmethod
     def read(path: str, *, env: Env = DEFAULT_ENV) -> MetaProperties:
-        """Reads the file at `path`. Raises `CorruptError` for an unknown version or a malformed
-        number."""
+        """Reads the file at `path`. Raises `CorruptError` for an unknown version, a malformed
+        number, or a missing one: a file of version 0 without any states nothing."""
         data = env.read_file(path, _SIZE_BYTES_MAX)
         found = _properties(data.decode("utf-8", "backslashreplace"))
         version = _number(path, data, found, "version") or 0
@@ -115,6 +115,8 @@ class MetaProperties(NamedTuple):
         node_id = _number(path, data, found, "node.id" if version else "broker.id")
         if version and node_id is None:
             raise _malformed(path, len(data), "node.id", "a number", "nothing")
+        if found.get("cluster.id") is None and (version or node_id is None):
+            raise _malformed(path, len(data), "cluster.id", "an id", "nothing")
         return MetaProperties(version, found.get("cluster.id"), node_id, found.get("directory.id"))
 
     def write(self, path: str, *, env: Env = DEFAULT_ENV) -> None:

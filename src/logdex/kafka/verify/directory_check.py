@@ -13,7 +13,7 @@ from logdex.kafka.directory.misnamed import Misnamed, misnamed_files
 from logdex.kafka.files import file_names as files
 from logdex.kafka.files.file_names import parse_offset_file
 from logdex.kafka.files.metadata_files import MetaProperties, PartitionMetadata
-from logdex.kafka.verify.checks import MOVE_AWAY, RESTORE, RESTORE_LOG, Collector
+from logdex.kafka.verify.checks import MOVE_AWAY, RESTORE, RESTORE_LOG, RESTORE_META, Collector
 
 _BROKER_SUFFIXES = (*files.SEGMENT_SUFFIXES, files.SNAPSHOT_SUFFIX)
 _OFFSET_SUFFIXES = (*_BROKER_SUFFIXES, files.KEY_INDEX_SUFFIX)
@@ -102,7 +102,7 @@ def check_partition_metadata(directory: str, out: Collector, env: Env) -> None:
     on it."""
     path = f"{directory}/{files.PARTITION_METADATA}"
     if env.exists(path):
-        _readable("partition-metadata", path, lambda: PartitionMetadata.read(path, env=env), out)
+        _readable("partition-metadata", path, lambda: PartitionMetadata.read(path, env=env), RESTORE, out)
 
 
 def check_meta_properties(directory: str, out: Collector, env: Env) -> None:
@@ -110,14 +110,14 @@ def check_meta_properties(directory: str, out: Collector, env: Env) -> None:
     not exist."""
     path = f"{directory}/{files.META_PROPERTIES}"
     if env.exists(path):
-        _readable("meta-properties", path, lambda: MetaProperties.read(path, env=env), out)
+        _readable("meta-properties", path, lambda: MetaProperties.read(path, env=env), RESTORE_META, out)
     else:
         out.info("no-meta-properties", path, "there is no such file: a broker formats the directory first")
 
 
-def _readable(check: str, path: str, read: Callable[[], object], out: Collector) -> None:
+def _readable(check: str, path: str, read: Callable[[], object], mend: str, out: Collector) -> None:
     out.files += 1
     try:
         read()
     except (CorruptError, UnreadableError) as error:
-        out.find_error(check, error, RESTORE)
+        out.find_error(check, error, mend)

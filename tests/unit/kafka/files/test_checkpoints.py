@@ -114,7 +114,11 @@ def test_partition_metadata(tmp_path: Path) -> None:
 
 def test_meta_properties(tmp_path: Path) -> None:
     path = tmp_path / "meta.properties"
-    both = [MetaProperties(1, "abc", 7, "EjRWeJq83vASNFZ4mrze8A"), MetaProperties(0, None, 3, None), MetaProperties(0)]
+    both = [
+        MetaProperties(1, "abc", 7, "EjRWeJq83vASNFZ4mrze8A"),
+        MetaProperties(0, None, 3, None),
+        MetaProperties(0, "abc"),
+    ]
     for properties in both:
         properties.write(str(path))
         assert MetaProperties.read(str(path)) == properties
@@ -126,6 +130,9 @@ def test_meta_properties(tmp_path: Path) -> None:
         ("version=2\n", "version", 0),
         ("cluster.id=a\nversion=1\n", "node.id", 23),
         ("version=1\nnode.id=seven\n", "node.id", 10),
+        ("version=1\nnode.id=7\n", "cluster.id", 20),
+        ("garbage", "cluster.id", 7),
+        ("", "cluster.id", 0),
     ):
         path.write_text(text)
         with pytest.raises(CorruptError) as caught:

@@ -290,7 +290,7 @@ def test_settings(path: Path) -> None:
 
 
 def _log_directory(path: Path) -> Path:
-    (path.parent / "meta.properties").write_text("version=1\nnode.id=1\n")
+    (path.parent / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=1\n")
     return path.parent
 
 
@@ -328,7 +328,7 @@ def test_few_files_stay_open(tmp_path: Path) -> None:
         with Log.open(str(tmp_path / f"many-{number}"), segment_bytes=200) as log:
             fill(log, 0, 40)
     before = len(list(Path("/proc/self/fd").iterdir())) if Path("/proc").is_dir() else 0
-    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\n")
+    (tmp_path / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=1\n")
     found = logdex.open(tmp_path)
     assert isinstance(found, LogDirSnapshot)
     with found as snapshot:

@@ -21,7 +21,7 @@ from tests.unit.rocketmq.small_stores import START_MS
 @pytest.fixture(scope="module")
 def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("logs")
-    (root / "meta.properties").write_text("version=1\n")
+    (root / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=1\n")
     for partition in range(2):
         make_partition(root / f"orders-{partition}")
     return root

@@ -162,6 +162,7 @@ HARMS: list[tuple[str, str, Harm, str, int]] = [
         f"{PARTITION}/{15:020d}.index",
         0,
     ),
+    ("meta-properties", "other text", text("meta.properties", "garbage"), "meta.properties", 7),
     ("meta-properties", "a number", text("meta.properties", "version=1\nnode.id=x\n"), "meta.properties", 10),
     ("offset-index-beyond-end", "a position", put(INDEX, 4, struct.pack(">i", 5000)), INDEX, 0),
     ("offset-index-missing", "the file", remove(INDEX), INDEX, 0),
