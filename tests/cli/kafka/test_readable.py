@@ -152,5 +152,11 @@ def test_decode(golden_log: Any) -> None:
     assert all("problem" not in (row["decoded"] or {}) for row in rows)
     line = run("cat", logs, "--topic", "__consumer_offsets", "--limit", 1, "--decode").stdout
     assert '{"type": "' in line
+    text = run("cat", logs, "--topic", "__consumer_offsets", "--limit", 1, "--decode", "--format", r"%o %v %s\n").stdout
+    assert text.startswith('0 {"type": ')
+    assert text.count('{"type": ') == 2
+    control = run_json("cat", logs, "--control", "--decode")
+    assert {row["decoded"]["type"] for row in control if row["is_control"]} == {"ABORT", "COMMIT"}
+    assert '"type": "COMMIT", "coordinator_epoch": ' in run("cat", logs, "--control", "--decode").stdout
     table = run("cat", logs, "--topic", "__transaction_state", "--limit", 1, "--decode", "--columns", "decoded")
     assert json.loads(table.stdout)["type"] == "TransactionLog"

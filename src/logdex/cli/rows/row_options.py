@@ -66,7 +66,9 @@ _COLUMNS = typer.Option(
     help="Only these fields of --json, separated by commas. Without --json: separated by tabs.",
     show_default=False,
 )
-_DECODE = typer.Option("--decode", help="Decode messages of the broker's own topics (offsets, delayed messages, …).")
+_DECODE = typer.Option(
+    "--decode", help="Decode messages of the broker's own topics (offsets, delayed messages, …), and control records."
+)
 
 ROW_PARAMETERS: tuple[tuple[str, Any, Any], ...] = (
     ("template", Annotated[str | None, _FORMAT], None),

@@ -16,6 +16,9 @@ from logdex.primitives.text import utf8_or_none
 DECODED = "decoded"
 """The field with what a row of a broker's own topic means."""
 
+_VALUE_LETTERS = "sv"
+"""The letters of a template that stand for the value; what it means, if rows are decoded."""
+
 
 def renderer(shape: RowShape[Row], options: RowOptions) -> Callable[[Row], str]:
     """Returns the function that makes the text of a row, as the options say, line ends included.
@@ -50,7 +53,12 @@ def _shown_value(value: bytes | None, options: RowOptions) -> str:
 
 def _by_template(shape: RowShape[Row], options: RowOptions, template: str) -> Callable[[Row], str]:
     fill, how = compile_template(template, shape.letters), options.values or Values.TEXT
-    return lambda row: fill(lambda letter: _cell_text(shape.letters[letter](row), how))
+
+    def text(row: Row, letter: str) -> str:
+        decoded = shape.decode(row) if options.decode and letter in _VALUE_LETTERS else None
+        return _cell_text(shape.letters[letter](row), how) if decoded is None else shown(json_text(decoded))
+
+    return lambda row: fill(lambda letter: text(row, letter))
 
 
 def _cell_text(cell: Cell, how: Values) -> str:

@@ -1,5 +1,5 @@
 """Single records of the brokers' own topics as fields: `__consumer_offsets`, `__transaction_state`,
-`__share_group_state` and `__cluster_metadata`.
+`__share_group_state` and `__cluster_metadata`; and control records, in whatever topic.
 
 Source: ``docs/formats/kafka-consumer-offsets.md``; Kafka's CoordinatorRecordType,
 TransactionState, ConfigResource, MetadataRecordSerde.
@@ -20,6 +20,7 @@ from logdex.kafka.internal_topics.record_schemas import (
     TRANSACTION_RECORDS,
     RecordSchema,
 )
+from logdex.layout.kafka import CONTROL_ABORT, CONTROL_COMMIT
 
 TRANSACTION_STATES = {
     0: "Empty",
@@ -30,6 +31,15 @@ TRANSACTION_STATES = {
     5: "CompleteAbort",
     6: "Dead",
     7: "PrepareEpochFence",
+}
+CONTROL_TYPES = {
+    CONTROL_ABORT: "ABORT",
+    CONTROL_COMMIT: "COMMIT",
+    2: "LEADER_CHANGE",
+    3: "SNAPSHOT_HEADER",
+    4: "SNAPSHOT_FOOTER",
+    5: "KRAFT_VERSION",
+    6: "KRAFT_VOTERS",
 }
 RESOURCE_TYPES = {2: "topic", 4: "broker", 8: "broker-logger", 16: "client-metrics", 32: "group"}
 _WORDS = {"TransactionLog": ("transaction_status", TRANSACTION_STATES), "Config": ("resource_type", RESOURCE_TYPES)}
@@ -44,14 +54,30 @@ Fields = dict[str, Any]
 
 
 def decode_record(topic: str, record: Record) -> Fields | None:
-    """Returns the fields of a record of one of the brokers' topics, with its `type`; None for a
-    record of another topic, and for control records. Where something cannot be decoded, there is a
+    """Returns the fields of a record of one of the brokers' topics, or of a control record, with
+    its `type`; None for any other record. Where something cannot be decoded, there is a
     `problem`."""
     if record.is_control:
-        return None
+        return _of_control(record)
     if topic in _KEYED:
         return _keyed(_KEYED[topic], record)
     return _of_cluster_metadata(record) if topic == cluster_metadata.TOPIC else None
+
+
+def _of_control(record: Record) -> Fields:
+    fields: Fields = {"type": None}
+    try:
+        key = MessageReader(record.key or b"")
+        key.integer(2)  # its version
+        kind = key.integer(2)
+        fields["type"] = CONTROL_TYPES.get(kind, f"type {kind}")
+        if kind in (CONTROL_ABORT, CONTROL_COMMIT):
+            value = MessageReader(record.value or b"")
+            value.integer(2)  # its version
+            fields["coordinator_epoch"] = value.integer(4)
+    except ValueError as error:
+        fields["problem"] = str(error)
+    return fields
 
 
 def _keyed(schemas: Mapping[int, RecordSchema], record: Record) -> Fields:

@@ -158,7 +158,7 @@ def test_decode(name: str) -> None:
 
 def test_records_of_other_topics_and_control_records_are_not_decoded() -> None:
     assert decode_record("orders", Record(b"k", b"v")) is None
-    assert decode_record("__cluster_metadata", Record(b"\0\0\0\2", b"", is_control=True)) is None
+    assert decode_record("orders", Record(b"\0\0\0\2", b"")) is None
 
 
 @given(
@@ -171,3 +171,22 @@ def test_any_bytes_are_decoded_or_a_problem(topic: str, key: bytes | None, value
     found = decode_record(topic, Record(key, None if value is None else value + more))
     assert found is not None
     assert "type" in found
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        (b"\0\0\0\0", b"\0\0\0\0\0\7", {"type": "ABORT", "coordinator_epoch": 7}),
+        (b"\0\0\0\1", b"\0\0\0\0\0\7", {"type": "COMMIT", "coordinator_epoch": 7}),
+        (b"\0\0\0\2", b"", {"type": "LEADER_CHANGE"}),
+        (b"\0\0\0\x63", None, {"type": "type 99"}),
+    ],
+)
+@pytest.mark.parametrize("topic", ["orders", "__cluster_metadata"])
+def test_control_records(topic: str, key: bytes, value: bytes | None, expected: dict[str, Any]) -> None:
+    assert decode_record(topic, Record(key, value, is_control=True)) == expected
+
+
+@pytest.mark.parametrize(("key", "value"), [(None, None), (b"\0\0\0\1", b"\0\0"), (b"\0\0\0", b"")])
+def test_a_control_record_that_cannot_be_decoded(key: bytes | None, value: bytes | None) -> None:
+    assert (decode_record("orders", Record(key, value, is_control=True)) or {})["problem"]
