@@ -50,6 +50,10 @@ def renamed(store: Store) -> None:
     (store.root / f"commitlog/{1 << 15:020d}").rename(store.root / f"commitlog/{1:020d}")
 
 
+def other_file(store: Store) -> None:
+    (store.root / "commitlog" / ".DS_Store").write_bytes(bytes(6148))
+
+
 MORE: dict[str, tuple[str, Harm]] = {
     "a directory for a queue file": ("unreadable", queue_directory),
     "a directory for a CommitLog file": ("unreadable", directory_for(f"commitlog/{0:020d}")),
@@ -58,6 +62,7 @@ MORE: dict[str, tuple[str, Harm]] = {
     "a directory for abort": ("abort", directory_for("abort")),
     "config, with a backup": ("config-json", config_with_backup),
     "renamed CommitLog": ("commit-log-name", renamed),
+    "other file": ("commit-log-other-file", other_file),
 }
 LEFT = {
     "filler size": "filler",
@@ -70,7 +75,7 @@ LEFT = {
 DEFAULT = {"queue id", "body", "zeroed entry", "missing queue", "index hash", "missing index", "cut index"}
 DEFAULT |= {"checkpoint time", "config", "abort", "lock", "zeroed tail", "behind the index", "missing CommitLog"}
 DEFAULT |= {"a directory for a queue file", "config, with a backup", "cut queue", "index slot", "filler size"}
-DEFAULT |= {"renamed CommitLog"}
+DEFAULT |= {"renamed CommitLog", "other file"}
 """Those of the default run: each mend once. `scripts/test --all` takes all."""
 
 CASES: dict[str, Harm] = {**HARMS, **{name: harm for name, (_, harm) in MORE.items()}}

@@ -13,34 +13,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from logdex.errors import (
-    CorruptError,
-    MissingFileError,
-    NotAStoreError,
-    TruncatedError,
-    UnreadableError,
-    UnusableFileError,
-)
+from logdex.errors import CorruptError, MissingFileError, NotAStoreError, StorageError, UnusableFileError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
 from logdex.layout.rocketmq import BLANK, HOST_V4_SIZE_BYTES, MESSAGE_HEAD, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
 from logdex.primitives.shown import counted, repr_of
+from logdex.rocketmq.commit_log.in_file import StatedPlace, message_in, read_in, stated_place
 from logdex.rocketmq.commit_log.no_log import no_log
 from logdex.rocketmq.files.offset_files import (
     OFFSET_MAX,
     OffsetFile,
     OffsetFiles,
+    common_file_size,
     infer_file_size,
     list_offset_files,
     offset_in_name,
     was_trimmed,
 )
 from logdex.rocketmq.files.store_files import StorePaths
-from logdex.rocketmq.message.stored_message import StoredMessage, checked_size, decode_message, decode_whole, host_sizes
+from logdex.rocketmq.message.stored_message import StoredMessage, host_sizes
 from logdex.rocketmq.settings.store_config import StoreConfig
 
-_HEAD_SIZE_BYTES = 8
 AHEAD_BYTES = 2048
 """How much a look-up reads of a message at once, as most messages are smaller: a second read takes
 longer."""
@@ -85,7 +79,7 @@ def commit_log_file(path: str, *, env: Env = DEFAULT_ENV) -> OffsetFile:
 class _Listing:
     files: tuple[CommitLogFile, ...]
     starts: tuple[int, ...]
-    foreign: tuple[str, ...]
+    foreign_paths: tuple[str, ...]
     file_size_bytes: int
     is_one_file: bool
     unusable: dict[int, UnusableFileError]
@@ -95,10 +89,7 @@ def _add(found: OffsetFiles, more: OffsetFiles) -> None:
     """Adds the files of another directory. Of two files with one name, the one that is there
     counts."""
     starts = {file.start_offset for file in found.files}
-    found.foreign += [
-        *more.foreign,
-        *(posixpath.basename(each.path) for each in more.files if each.start_offset in starts),
-    ]
+    found.foreign += [*more.foreign, *(each.path for each in more.files if each.start_offset in starts)]
     found.files = sorted(
         [*found.files, *(each for each in more.files if each.start_offset not in starts)],
         key=lambda file: file.start_offset,
@@ -112,13 +103,12 @@ def _unusable_places(found: OffsetFiles, file_size_bytes: int) -> dict[OffsetFil
     places: dict[OffsetFile, UnusableFileError] = {}
     taken = {file.start_offset for file in found.files}
     for error in found.unusable:
-        name = posixpath.basename(error.path)
-        start = int(name)
+        start = int(posixpath.basename(error.path))
         is_aligned = not found.files or (start - found.files[0].start_offset) % file_size_bytes == 0
         if is_aligned and start not in taken:
             places[OffsetFile(error.path, start, 0)] = error
             taken.add(start)
-            found.foreign.remove(name)
+            found.foreign.remove(error.path)
     return places
 
 
@@ -192,10 +182,7 @@ class CommitLog:
             raise NotAStoreError(
                 "holds no CommitLog file", path=self.directory, hint="its files are named by offsets of 20 digits"
             )
-        inferred = infer_file_size(found.files) or 0
-        if inferred < BLANK.size_bytes:  # truncated or still empty: no broker makes such a file
-            inferred = StoreConfig().mapped_file_size_commit_log
-        size = self._given_file_size or inferred
+        size = self._given_file_size or self._infer_size(found.files)
         unusable = _unusable_places(found, size)
         files = sorted([*found.files, *unusable], key=lambda file: file.start_offset)
         return _Listing(
@@ -206,6 +193,28 @@ class CommitLog:
             is_one_file,
             {file.start_offset: error for file, error in unusable.items()},
         )
+
+    def _infer_size(self, files: Sequence[CommitLogFile]) -> int:
+        """The file size that the files show. Where the names do not fit it, the places count that
+        the messages state."""
+        size = common_file_size(files)
+        if size is None:
+            places = [self._place_if_readable(file) for file in files]
+            starts = [place.start for place in places if place is not None and place.is_sure]
+            size = infer_file_size(files, starts=starts if len(starts) > 1 else None) or 0
+        # truncated or still empty: no broker makes such a file
+        return size if size >= BLANK.size_bytes else StoreConfig().mapped_file_size_commit_log
+
+    def _place_if_readable(self, file: CommitLogFile) -> StatedPlace | None:
+        try:
+            return stated_place(self._open, file)
+        except StorageError:  # whoever reads the file reports it
+            return None
+
+    def stated_place(self, file: CommitLogFile, *, unreadable_is_damage: bool = True) -> StatedPlace | None:
+        """Returns where a file lies by its first messages, which may be any file of the directory.
+        Raises what `in_file.stated_place` raises."""
+        return stated_place(self._open, file, unreadable_is_damage=unreadable_is_damage)
 
     def refresh(self) -> None:
         """Lists the directory again, for a log that a broker is still writing."""
@@ -225,7 +234,12 @@ class CommitLog:
     @property
     def foreign(self) -> tuple[str, ...]:
         """The names in the directory that are not those of CommitLog files."""
-        return self._listing.foreign
+        return tuple(map(posixpath.basename, self.foreign_paths))
+
+    @property
+    def foreign_paths(self) -> tuple[str, ...]:
+        """The paths in all directories of the log whose names are not those of its files."""
+        return self._listing.foreign_paths
 
     @property
     def unusable(self) -> dict[int, UnusableFileError]:
@@ -316,7 +330,7 @@ class CommitLog:
         parts = []
         while size_bytes > 0:
             file = self._file_or_raise(offset)
-            part = self._read_in(file, offset - file.start_offset, min(size_bytes, file.end_offset - offset))
+            part = read_in(self._open, file, offset - file.start_offset, min(size_bytes, file.end_offset - offset))
             parts.append(part)
             offset += len(part)
             size_bytes -= len(part)
@@ -332,23 +346,7 @@ class CommitLog:
         """
         file = self._file_or_raise(offset)
         position = offset - file.start_offset
-        left = file.size_bytes - position
-        size = min(max(ahead_bytes, _HEAD_SIZE_BYTES), left)
-        try:
-            data = self._open.read_at(file.path, position, size)
-            message = decode_whole(data, check_crc=check_crc)
-            if message is not None:
-                return message
-        except UnreadableError:
-            if size <= _HEAD_SIZE_BYTES:
-                raise
-            data = b""
-        if len(data) < size:  # the bytes after the message may be the ones that cannot be read
-            data = self._read_in(file, position, min(_HEAD_SIZE_BYTES, left))
-        size = checked_size(data, left, file.path, position)
-        if size > len(data):
-            data += self._read_in(file, position + len(data), size - len(data))
-        return decode_message(data, path=file.path, position=position, check_crc=check_crc)[0]
+        return message_in(self._open, file, position, check_crc=check_crc, ahead_bytes=ahead_bytes)
 
     def pickup_store_timestamp_ms(self, offset: int, size_bytes: int) -> int:
         """Returns the storeTimestamp (ms) of the message of `size_bytes` bytes at a physical
@@ -357,7 +355,7 @@ class CommitLog:
         file = self.file_of(offset)
         if file is None or size_bytes < _STORE_TIMESTAMP_END or offset + size_bytes > file.end_offset:
             return -1
-        data = self._read_in(file, offset - file.start_offset, min(size_bytes, _STORE_TIMESTAMP_END + 12))
+        data = read_in(self._open, file, offset - file.start_offset, min(size_bytes, _STORE_TIMESTAMP_END + 12))
         at = MESSAGE_HEAD.offset_of("sys_flag")
         sys_flag = int.from_bytes(data[at : at + 4], "big")
         at = MESSAGE_HEAD.size_bytes + host_sizes(sys_flag)[0]
@@ -372,18 +370,6 @@ class CommitLog:
                 hint=f"the log goes from {self.min_offset} to {self.end_offset}",
             )
         return file
-
-    def _read_in(self, file: CommitLogFile, position: int, size_bytes: int) -> bytes:
-        data = self._open.read_at(file.path, position, size_bytes)
-        if len(data) != size_bytes:
-            raise TruncatedError(
-                "the file has become shorter",
-                path=file.path,
-                position=position + len(data),
-                expected=f"{size_bytes} bytes from {position}",
-                found=len(data),
-            )
-        return data
 
     def close(self) -> None:
         """Closes the files that reads have opened. A later read opens them again."""

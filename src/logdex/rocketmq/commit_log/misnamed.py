@@ -5,33 +5,40 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from logdex.errors import CorruptError, MissingFileError, UnreadableError, UsageError
+from logdex.errors import UsageError
 from logdex.io.env import Env
 from logdex.layout.rocketmq import FILE_NAME_DIGITS
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
-from logdex.rocketmq.files.offset_files import OFFSET_MAX
+from logdex.rocketmq.files.offset_files import OffsetFile
 from logdex.rocketmq.settings.store_config import StoreConfig
+
+NO_OFFSET = -1
+"""The start offset of a file whose name is none."""
 
 
 def stated_start(log: CommitLog, file: CommitLogFile, *, unreadable_is_damage: bool = True) -> int | None:
-    """Returns the physical offset at which a file of the log begins according to its messages, if
-    that is not the offset in its name; otherwise None. The first two messages must agree, because
-    one of them may be damaged. Raises `StorageError` if the system refuses to read the file,
-    without `unreadable_is_damage` also `UnreadableError` for bytes that the disk cannot read."""
-    first = file.start_offset
-    try:
-        message = log.read_message(first)
-        stated = message.physical_offset
-        if stated == first or not 0 <= stated <= OFFSET_MAX - file.size_bytes:
-            return None
-        second = log.read_message(first + message.size_bytes)
-    except (CorruptError, MissingFileError):
+    """Returns the physical offset at which a file of the log's directory begins according to its
+    messages, if that is not the offset in its name; otherwise None. Raises what
+    `CommitLog.stated_place` raises."""
+    place = log.stated_place(file, unreadable_is_damage=unreadable_is_damage)
+    if place is None or place.start == file.start_offset:
         return None
-    except UnreadableError:
-        if unreadable_is_damage:
-            return None
-        raise
-    return stated if second.physical_offset == stated + message.size_bytes else None
+    return place.start if place.is_sure or _is_likely(log, file, place.start) else None
+
+
+def _is_likely(log: CommitLog, file: CommitLogFile, start: int) -> bool:
+    """Whether a file with a single message lies where it says: the name is no place of a log and
+    that is one, or a file beside that place has the right name."""
+    size = log.file_size_bytes
+    if start % size == 0 and file.start_offset % size:
+        return True
+    beside = {start - size, start + size}
+    for other in log.files:
+        if other.start_offset in beside and other != file and other.start_offset not in log.unusable:
+            place = log.stated_place(other)
+            if place is not None and place.start == other.start_offset:
+                return True
+    return False
 
 
 def require_right_names(log: CommitLog, files: Iterable[CommitLogFile], *, unreadable_is_damage: bool = True) -> None:
@@ -56,17 +63,24 @@ def require_right_names_in(root: str, config: StoreConfig, env: Env) -> None:
         require_right_names(log, log.files, unreadable_is_damage=False)
 
 
-def with_stated_names(log: CommitLog) -> tuple[list[CommitLogFile], dict[str, CommitLogFile]]:
+def foreign_files(log: CommitLog, env: Env) -> list[CommitLogFile]:
+    """Returns the files beside those of the log whose names are no offsets, or offsets too large
+    for a file. Their start offset is `NO_OFFSET`."""
+    return [OffsetFile(path, NO_OFFSET, env.size_bytes(path)) for path in log.foreign_paths if env.is_file(path)]
+
+
+def with_stated_names(log: CommitLog, env: Env) -> tuple[list[CommitLogFile], dict[str, CommitLogFile]]:
     """Returns the files of the log that can be used, in the order of their offsets, and those that
     have a wrong name, by their paths. Both have the start offset that their messages state, unless
-    another file has that name."""
+    another file has that name. Among them are files whose names are no offsets."""
     usable = [file for file in log.files if file.start_offset not in log.unusable]
-    stated = {file: start for file in usable if (start := stated_start(log, file)) is not None}
+    foreign = [] if log.is_one_file else foreign_files(log, env)
+    stated = {file: start for file in [*usable, *foreign] if (start := stated_start(log, file)) is not None}
     taken = {file.start_offset for file in usable if file not in stated}
     moved: dict[str, CommitLogFile] = {}
     for file, start in stated.items():
         if start not in taken:
             taken.add(start)
             moved[file.path] = replace(file, start_offset=start)
-    files = (moved.get(file.path, file) for file in usable)
-    return sorted(files, key=lambda file: file.start_offset), moved
+    files = [moved.get(file.path, file) for file in [*usable, *foreign]]
+    return sorted((file for file in files if file.start_offset >= 0), key=lambda file: file.start_offset), moved

@@ -136,7 +136,7 @@ class ConsumeQueue:
             found = list_offset_files(self._env, self.directory)
             for error in found.unusable:
                 raise error
-            return tuple(found.files), tuple(found.foreign)
+            return tuple(found.files), tuple(map(posixpath.basename, found.foreign))
         start = offset_in_name(posixpath.basename(self.directory))
         if start is None or not self._env.is_file(self.directory):
             raise MissingFileError("no such queue directory", path=self.directory)

@@ -42,9 +42,9 @@ def offset_in_name(name: str) -> int | None:
 
 @dataclass(slots=True)
 class OffsetFiles:
-    """The listing of a directory: the files whose names are offsets, in order, and all other names,
-    those of files that would extend beyond the largest offset included. `unusable` says what is
-    there instead of a file whose name is an offset; these names are other names too."""
+    """The listing of a directory: the files whose names are offsets, in order, and the paths of all
+    else, those of files that would extend beyond the largest offset included. `unusable` says what
+    is there instead of a file whose name is an offset; these paths are in `foreign` too."""
 
     files: list[OffsetFile] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
@@ -87,7 +87,7 @@ def _list(env: Env, directory: str) -> tuple[OffsetFiles, bool]:
                 if file.end_offset <= OFFSET_MAX:
                     found.files.append(file)
                     continue
-        found.foreign.append(name)
+        found.foreign.append(path)
     return found, is_whole
 
 
@@ -101,16 +101,42 @@ def was_trimmed(file: OffsetFile, env: Env, more_directories: Sequence[str] = ()
     return bool(starts) and not min(starts) <= file.start_offset <= max(starts)
 
 
-def infer_file_size(files: Sequence[OffsetFile], *, unit_bytes: int = 1) -> int | None:
+def common_file_size(files: Sequence[OffsetFile], *, unit_bytes: int = 1) -> int | None:
+    """The commonest size of the files that have bytes, if all distances between the names are
+    multiples of it; otherwise None."""
+    sizes = _by_frequency(files, unit_bytes)
+    return sizes[0] if sizes and _fits(sizes[0], [file.start_offset for file in files]) else None
+
+
+def infer_file_size(
+    files: Sequence[OffsetFile], *, unit_bytes: int = 1, starts: Sequence[int] | None = None
+) -> int | None:
     """The file size that a directory's files show, or None without a file that has bytes.
 
-    It is the commonest size if all distances between names are multiples of it, else the smallest
-    distance. A size that is no multiple of `unit_bytes` comes from a truncated file, and is
+    It is the commonest size of which all distances between the files are multiples. Without one it
+    is the size of all files, unless `starts`, where they begin by what is in them, tell the
+    distances better than their names do: it is the smallest distance then, or where they have
+    different sizes. A size that is no multiple of `unit_bytes` comes from a truncated file, and is
     ignored.
     """
-    gaps = [after.start_offset - before.start_offset for before, after in pairwise(files)]
-    sizes = Counter(file.size_bytes for file in files if file.size_bytes and not file.size_bytes % unit_bytes)
-    for size, _ in sorted(sizes.items(), key=lambda item: (-item[1], -item[0])):
-        if all(gap % size == 0 for gap in gaps):
+    places = sorted(file.start_offset for file in files) if starts is None else sorted(starts)
+    sizes = _by_frequency(files, unit_bytes)
+    for size in sizes:
+        if _fits(size, places):
             return size
-    return min(gaps, default=None)
+    if starts is None and len(sizes) == 1 and len(files) > 1:
+        return sizes[0]
+    return min(filter(None, _gaps(places)), default=None)
+
+
+def _by_frequency(files: Sequence[OffsetFile], unit_bytes: int) -> list[int]:
+    sizes = Counter(file.size_bytes for file in files if file.size_bytes and not file.size_bytes % unit_bytes)
+    return [size for size, _ in sorted(sizes.items(), key=lambda item: (-item[1], -item[0]))]
+
+
+def _gaps(places: Sequence[int]) -> list[int]:
+    return [after - before for before, after in pairwise(places)]
+
+
+def _fits(size: int, places: Sequence[int]) -> bool:
+    return all(gap % size == 0 for gap in _gaps(places))

@@ -159,7 +159,7 @@ class _Recovery:
         """Finds all pieces of the log, and where everything goes in the new one."""
         report, log = self._report, self._log
         log.readable_from()  # raises an error if there is nothing to read
-        files, unfit = files_of(log, report.notes)
+        files, unfit = files_of(log, report.notes, self._env)
         there = [number for number, file in enumerate(files) if file.source is not None]
         scanned = self._runner.run("scan", self._scan_file, [files[number] for number in there])
         for number, file in zip(there, scanned, strict=True):

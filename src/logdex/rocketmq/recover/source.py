@@ -47,13 +47,13 @@ def check_output(root: str, output: str, config: StoreConfig, *, in_place: bool,
         outputs.require_empty(output, env=env)
 
 
-def files_of(log: CommitLog, notes: list[str]) -> tuple[list[ScannedFile], list[CommitLogFile]]:
+def files_of(log: CommitLog, notes: list[str], env: Env) -> tuple[list[ScannedFile], list[CommitLogFile]]:
     """Returns the files of the new log, each with its source or none where the log lacks it, and
     the files that cannot be of this log by their names. Names that are no offsets are noted, and
     those that differ from where the file's messages lie."""
-    notes += [f"{log.directory}/{name} is no file of the log: not taken over" for name in log.foreign]
     size = log.file_size_bytes
-    usable, renamed = with_stated_names(log)
+    usable, renamed = with_stated_names(log, env)
+    notes += [f"{path} is no file of the log: not taken over" for path in log.foreign_paths if path not in renamed]
     notes += [
         f"{path} is read as the file of offset {file.start_offset}: its messages lie there"
         for path, file in renamed.items()

@@ -20,6 +20,7 @@ CHECKS = {
     "commit-log-gap": "CommitLog files follow one another",
     "commit-log-hole": "no message lies behind a place that was never written",
     "commit-log-name": "a CommitLog file has the name of the offset at which its messages lie",
+    "commit-log-other-file": "nothing but CommitLog files lies beside them",
     "commit-log-stray-bytes": "nothing but zeros lies behind the end of the log",
     "config-json": "config/*.json can be parsed",
     "consume-queue-entry": "an entry is that of its message (several fields differ, or it is not there)",
@@ -70,7 +71,8 @@ class Collector(FindingCollector):
 
     def __init__(self, root: str, max_findings: int, checks: Collection[str] | None = None, flags: str = "") -> None:
         super().__init__(CHECKS, root, max_findings, checks, flags)
-        self._or_recover = f"; if there is none, logdex recover {shlex.quote(root)} --output DIR{flags}"
+        self.recover = f"logdex recover {shlex.quote(root)} --output DIR{flags}"
+        self._or_recover = f"; if there is none, {self.recover}"
         self._about: dict[int, list[tuple[str, int]]] = {}
         self._suspects: dict[int, Finding] = {}
         self._last_suspect = -1
@@ -140,6 +142,7 @@ class Collector(FindingCollector):
 
 
 MOVE_AWAY = "look at what it is, and move it away"
+MOVE_OUT = "move the file out of the directory"
 RESTORE = "restore this file from a replica or a backup"
 RESTORE_MESSAGE = f"{RESTORE}; if the message is right, logdex rebuild derives its entries anew"
 CUT_AT_START = "nothing, if these messages may go: a broker's next start cuts the log here"

@@ -26,7 +26,6 @@ from logdex.rocketmq.verify.damage import OFFSET_MAX, Damage
 from logdex.rocketmq.verify.filler import blank_of
 from logdex.rocketmq.verify.misnamed import well_named
 from logdex.rocketmq.verify.proven.runs import CUT_BYTES, ProvenRun, Step, Stepping
-from logdex.rocketmq.verify.small_files import check_foreign
 
 _WINDOW_MESSAGES = 65_536
 """More than in other scans, because each window costs some calls per queue and IndexFile."""
@@ -81,7 +80,6 @@ class LogPass:
 
     def windows(self) -> Iterator[Step]:
         """Yields windows of all readable messages, and the runs that are stepped over."""
-        check_foreign(self.log, self._out, self._env)
         previous: CommitLogFile | None = None
         files, self._elsewhere = well_named(self.log, self._out, self._env)
         self._add_elsewhere(0, files[0].start_offset if files else OFFSET_MAX)

@@ -8,15 +8,12 @@ import shlex
 from logdex import limits
 from logdex.errors import CorruptError, StoreError, UnreadableError, VanishedError
 from logdex.io.env import Env
-from logdex.io.name_changes import NO_FILE
 from logdex.jobs import look_again
 from logdex.jobs.findings import Finding
 from logdex.layout.rocketmq import CHECKPOINT, CHECKPOINT_FILE_SIZE_BYTES
-from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import is_queue_id
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.files.config_files import require_config
-from logdex.rocketmq.files.offset_files import offset_in_name
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.index_file.index_paths import no_index_files
 from logdex.rocketmq.verify.checks import MOVE_AWAY, RESTORE, Collector
@@ -29,14 +26,6 @@ _MEND_LOCK = "look at what it is, and move it away while no broker runs: its nex
 _MEND_ABORT = (
     "look at what it is, and put an empty file in its place if the broker crashed, or move it away if it was shut down"
 )
-
-
-def check_foreign(log: CommitLog, out: Collector, env: Env) -> None:
-    """Reports what is no file and has the name of a CommitLog file, where the log has none."""
-    for name in log.foreign:
-        path = f"{log.directory}/{name}"
-        if offset_in_name(name) is not None and env.exists(path) and not env.is_file(path):
-            out.find("unreadable", path, 0, NO_FILE, expected="no file of the log", mend=MOVE_AWAY)
 
 
 def check_directories(root: str, out: Collector, env: Env) -> None:

@@ -64,6 +64,76 @@ def test_a_copy_under_another_name_is_to_be_moved_away(root: Path) -> None:
     assert finding.mend.startswith("look at what it is")
 
 
+@pytest.mark.parametrize("others", [1, 2, -1])
+def test_files_with_each_others_names_are_exchanged(root: Path, tmp_path: Path, others: int) -> None:
+    before = tree(root)
+    whole = recover(root, tmp_path / "whole", CONFIG, sync=False)
+    files = sorted((root / "commitlog").iterdir())
+    exchange(files[0], files[others])
+    findings = verify(root, CONFIG).findings
+    assert [(each.check, each.path) for each in findings] == [
+        ("commit-log-name", str(files[0])), ("commit-log-name", str(files[others]))
+    ]  # fmt: skip
+    report = recover(root, tmp_path / "out", CONFIG, sync=False)
+    assert (report.messages, report.skipped) == (whole.messages, [])
+    subprocess.run(findings[0].mend, shell=True, check=True)
+    assert findings[1].mend.startswith("nothing by itself")
+    assert verify(root, CONFIG).findings == []
+    assert tree(root) == before
+
+
+def exchange(one: Path, other: Path) -> None:
+    aside = one.rename(one.parent / "x")
+    other.rename(one)
+    aside.rename(other)
+
+
+def test_three_files_with_each_others_names_are_recovered(root: Path, tmp_path: Path) -> None:
+    files = sorted((root / "commitlog").iterdir())
+    exchange(files[0], files[1])
+    exchange(files[1], files[2])
+    findings = verify(root, CONFIG).findings
+    assert {each.check for each in findings} == {"commit-log-name"}
+    assert all(each.mend.startswith(f"logdex recover {root} --output DIR") for each in findings)
+    assert recover(root, tmp_path / "out", CONFIG, sync=False).skipped == []
+
+
+@pytest.mark.parametrize("name", ["2048", "00000000000000002048.1", "0000000000000002048", "9" * 20, "a b"])
+def test_a_file_whose_name_is_no_offset_is_read_where_its_messages_lie(root: Path, tmp_path: Path, name: str) -> None:
+    before = tree(root)
+    whole = recover(root, tmp_path / "whole", CONFIG, sync=False)
+    right = root / "commitlog" / f"{FILE_SIZE:020d}"
+    right.rename(right.with_name(name))
+    [finding] = verify(root, CONFIG).findings
+    assert (finding.check, finding.expected, finding.found) == ("commit-log-name", right.name, name)
+    report = recover(root, tmp_path / "out", CONFIG, sync=False)
+    assert (report.messages, report.skipped) == (whole.messages, [])
+    assert tree(tmp_path / "out") == tree(tmp_path / "whole")
+    subprocess.run(finding.mend, shell=True, check=True)
+    assert verify(root, CONFIG).findings == []
+    assert tree(root) == before
+
+
+@pytest.mark.parametrize("name", [".DS_Store", f"{FILE_SIZE:020d}.bak", f"{FILE_SIZE:020d} (copy)", f"{FILE_SIZE}"])
+@pytest.mark.parametrize("is_copy", [False, True])
+def test_other_files_are_to_be_moved_away(root: Path, tmp_path: Path, name: str, is_copy: bool) -> None:
+    source = root / "commitlog" / f"{FILE_SIZE:020d}"
+    other = source.with_name(name)
+    other.write_bytes(source.read_bytes() if is_copy else bytes(6148))
+    [finding] = verify(root, CONFIG).findings
+    assert (finding.check, finding.path) == ("commit-log-other-file", str(other))
+    assert finding.mend == "move the file out of the directory"
+    report = recover(root, tmp_path / "out", CONFIG, sync=False)
+    assert report.skipped == []
+    assert f"{other} is no file of the log: not taken over" in report.notes
+
+
+def test_what_a_broker_passes_over_is_no_finding(root: Path) -> None:
+    (root / "commitlog" / ".snapshot").mkdir()
+    (root / "commitlog" / "last").touch()
+    assert verify(root, CONFIG).findings == []
+
+
 @pytest.mark.parametrize("in_tasks", [False, True])
 def test_a_rebuild_refuses_a_wrong_name(root: Path, tmp_path: Path, in_tasks: bool) -> None:
     first = sorted((root / "commitlog").iterdir())[0]
