@@ -235,9 +235,10 @@ class _Recovery:
         """Reports messages behind the end of the log that an IndexFile tells of. They are a loss,
         unless a broker runs or was killed: it writes its index ahead of what is on disk."""
         paths, end, report = StorePaths(self._root), new.end_offset, self._report
-        if self._log.is_one_file or any(each.is_loss and each.physical_offset >= end for each in report.skipped):
-            return  # nothing tells of more, or the damage is named already
-        for path, last in newest_indexed(paths.index, self._env)[-1:]:
+        named = [each.physical_offset + each.end - each.start for each in report.skipped if each.is_loss]
+        for path, last in () if self._log.is_one_file else newest_indexed(paths.index, self._env)[-1:]:
+            if last < max(named, default=0):
+                continue  # the damage is named already
             text = f"{path}: it has keys of messages up to physical offset {last}, and the log ends at {end}"
             if last >= end and self._env.exists(paths.abort):
                 report.notes.append(f"{text}: a broker that runs, or was killed, writes its index ahead of the log")

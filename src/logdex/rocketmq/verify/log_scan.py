@@ -381,7 +381,9 @@ class LogPass:
                 self._find_stray(end.path, stop.stray, end.position)
             self._add_elsewhere(self.end_offset, OFFSET_MAX)
             return
-        self.damage.add(end.offset, OFFSET_MAX)
+        behind = last.start_offset + self._config.mapped_file_size_commit_log  # a lost file is none of this damage
+        self.damage.add(end.offset, behind)
+        self._add_elsewhere(behind, OFFSET_MAX)
         if stop.file.size_bytes < self._config.mapped_file_size_commit_log and stop.is_cut:
             return  # the file's size is reported instead
         if stop.is_cut:

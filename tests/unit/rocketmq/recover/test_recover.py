@@ -188,6 +188,22 @@ def test_a_lost_end_of_which_the_index_tells(is_removed: bool, was_killed: bool,
     assert f"keys of messages up to physical offset {last}, and the log ends at {report.end_offset}" in told
 
 
+def test_a_lost_end_behind_a_torn_message(root: Path, tmp_path: Path) -> None:
+    """The torn message hides no messages of files that are missing."""
+    *_, torn, last = sorted((root / "commitlog").iterdir())
+    last.unlink()
+    torn.write_bytes(torn.read_bytes()[: -FILE_SIZE // 4].ljust(FILE_SIZE, b"\0"))
+    [damage] = verify(root, CONFIG).findings[:1]
+    assert damage.check == "torn-tail"
+    report = recovered(root, tmp_path)
+    [told] = report.losses
+    assert told.endswith("its last messages are lost, unless there is a copy of their file")
+    mends = {each.mend for each in verify(root, CONFIG).findings if each.check == "index-extra-entry"}
+    assert [mend.partition("; ")[2] for mend in mends] == [
+        "if the log's last file was cut or removed, restore it instead"
+    ]
+
+
 def test_a_message_that_lies_elsewhere_by_its_own_word_is_none_of_the_log(root: Path, tmp_path: Path) -> None:
     path = root / "commitlog" / f"{0:020d}"
     data = bytearray(path.read_bytes())
