@@ -54,6 +54,11 @@ def other_file(store: Store) -> None:
     (store.root / "commitlog" / ".DS_Store").write_bytes(bytes(6148))
 
 
+def other_queue_file(store: Store) -> None:
+    file = store.root / store.queue_entry(store.plain_message()[2])[0]
+    file.with_name(".DS_Store").write_bytes(bytes(6148))
+
+
 MORE: dict[str, tuple[str, Harm]] = {
     "a directory for a queue file": ("unreadable", queue_directory),
     "a directory for a CommitLog file": ("unreadable", directory_for(f"commitlog/{0:020d}")),
@@ -63,6 +68,7 @@ MORE: dict[str, tuple[str, Harm]] = {
     "config, with a backup": ("config-json", config_with_backup),
     "renamed CommitLog": ("commit-log-name", renamed),
     "other file": ("commit-log-other-file", other_file),
+    "other queue file": ("consume-queue-other-file", other_queue_file),
 }
 LEFT = {
     "filler size": "filler",

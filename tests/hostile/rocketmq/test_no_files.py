@@ -225,13 +225,33 @@ def test_a_lock_that_may_not_be_read_is_no_reason_to_stop(tmp_path: Path) -> Non
     assert not recover(root, tmp_path / "out", CONFIG, sync=False, env=Refusing()).lossy
 
 
+LOADED = ("commitlog", "consumequeue/TopicA/0")
+
+
+@pytest.mark.parametrize("folder", LOADED)
+def test_names_on_which_no_broker_starts_are_findings(folder: str, tmp_path: Path) -> None:
+    root = build(tmp_path / "store", MESSAGES)
+    sound = run("cat", root, "--json").stdout
+    names = ("topics.json~", ".nfs0001", "-rf", "0000", "99999999999999999999.bak", "a\nb", "x" * 255)
+    for name in names:
+        (root / folder / name).write_bytes(b"stray")
+    (root / folder / "y").touch()  # a broker removes the last file if it is empty
+    findings = verify(str(root), CONFIG).findings
+    assert {each.path for each in findings} == {f"{root}/{folder}/{name}" for name in names}
+    assert {each.check.partition("-other-")[2] for each in findings} == {"file"}
+    assert run("cat", root, "--json").stdout == sound
+    assert run("info", root).exit_code == 0
+
+
 def test_names_that_no_broker_gives_change_no_answer(tmp_path: Path) -> None:
+    """In the directories of the log and of a queue, a broker does not start on such a file."""
     root = build(tmp_path / "store", MESSAGES)
     sound = run("cat", root, "--json").stdout
     for folder in ("", "commitlog", "consumequeue", "consumequeue/TopicA", "consumequeue/TopicA/0", "index", "config"):
         for name in ("topics.json~", ".nfs0001", "-rf", "0000", "99999999999999999999.bak", "a\nb", "x" * 255):
-            (root / folder / name).parent.mkdir(exist_ok=True)
-            (root / folder / name).write_bytes(b"stray")
+            (root / folder).mkdir(exist_ok=True)
+            if folder not in LOADED:
+                (root / folder / name).write_bytes(b"stray")
         for name in ("lost+found", "007", "\u0660", "2147483648"):
             (root / folder / name).mkdir()
     assert not verify(str(root), CONFIG).findings

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from logdex.errors import CorruptError, TruncatedError, UnreadableError
+from logdex.errors import CorruptError, MissingFileError, TruncatedError, UnreadableError
 from logdex.io.open_files import OpenFiles
 from logdex.layout.rocketmq import BLANK, BLANK_MAGIC
 from logdex.rocketmq.files.offset_files import OFFSET_MAX, OffsetFile
@@ -76,7 +76,7 @@ def stated_place(opened: OpenFiles, file: OffsetFile, *, unreadable_is_damage: b
         if _ends_at(opened, file, message.size_bytes):
             return StatedPlace(start, is_sure=False)
         second = message_in(opened, file, message.size_bytes)
-    except CorruptError:
+    except (CorruptError, MissingFileError):  # a broker may have removed it
         return None
     except UnreadableError:
         if unreadable_is_damage:

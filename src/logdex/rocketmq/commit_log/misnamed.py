@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from logdex.errors import UsageError
+from logdex.errors import UsageError, VanishedError
 from logdex.io.env import Env
 from logdex.layout.rocketmq import FILE_NAME_DIGITS
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
@@ -66,7 +66,13 @@ def require_right_names_in(root: str, config: StoreConfig, env: Env) -> None:
 def foreign_files(log: CommitLog, env: Env) -> list[CommitLogFile]:
     """Returns the files beside those of the log whose names are no offsets, or offsets too large
     for a file. Their start offset is `NO_OFFSET`."""
-    return [OffsetFile(path, NO_OFFSET, env.size_bytes(path)) for path in log.foreign_paths if env.is_file(path)]
+    found = []
+    for path in log.foreign_paths:
+        try:
+            found += [OffsetFile(path, NO_OFFSET, env.size_bytes(path))] if env.is_file(path) else []
+        except VanishedError:
+            pass  # somebody has tidied up
+    return found
 
 
 def with_stated_names(log: CommitLog, env: Env) -> tuple[list[CommitLogFile], dict[str, CommitLogFile]]:

@@ -29,6 +29,7 @@ CHECKS = {
     "consume-queue-gap": "ConsumeQueue files follow one another",
     "consume-queue-missing": "a queue with messages has a ConsumeQueue",
     "consume-queue-offset": "an entry's physical offset is its message's",
+    "consume-queue-other-file": "nothing but ConsumeQueue files lies beside them",
     "consume-queue-size": "an entry's size is its message's",
     "consume-queue-stray-bytes": "behind a queue's last entry there are zeros, or entries that a recovery cut",
     "consume-queue-tags-code": "an entry's tagsCode is its message's",
@@ -142,6 +143,7 @@ class Collector(FindingCollector):
 
 
 MOVE_AWAY = "look at what it is, and move it away"
+OTHER_FILE = "not one of these files: a broker does not start on it, or takes it for one"
 MOVE_OUT = "move the file out of the directory"
 RESTORE = "restore this file from a replica or a backup"
 RESTORE_MESSAGE = f"{RESTORE}; if the message is right, logdex rebuild derives its entries anew"

@@ -13,7 +13,7 @@ from logdex.layout.rocketmq import FILE_NAME_DIGITS
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.commit_log.misnamed import foreign_files, stated_start
 from logdex.rocketmq.files.offset_files import offset_in_name
-from logdex.rocketmq.verify.checks import MOVE_AWAY, MOVE_OUT, Collector
+from logdex.rocketmq.verify.checks import MOVE_AWAY, MOVE_OUT, OTHER_FILE, Collector
 
 
 def well_named(log: CommitLog, out: Collector, env: Env) -> tuple[list[CommitLogFile], frozenset[int]]:
@@ -84,8 +84,8 @@ class _Names:
             "commit-log-other-file",
             path,
             0,
-            "no file of the log: a broker does not start on it, or takes it for one",
-            expected="names of 20 digits",
+            OTHER_FILE,
+            expected=f"names of {FILE_NAME_DIGITS} digits",
             found=f"the messages of {posixpath.basename(copy_of)}" if copy_of else posixpath.basename(path),
             mend=MOVE_OUT,
         )

@@ -38,6 +38,8 @@ class QueueDisk:
         self.file_size_bytes = file_size_bytes
         found = list_offset_files(env, directory)
         self.files = found.files
+        self.foreign = found.foreign
+        """The paths beside the files, whose names are no offsets."""
         self._starts = [file.start_offset for file in self.files]
         self._open = open_files
         self._on_unreadable = on_unreadable

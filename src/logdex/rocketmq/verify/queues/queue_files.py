@@ -1,9 +1,13 @@
-"""Checks the files of one queue: their sizes, and that they follow one another."""
+"""Checks the files of one queue: their sizes, that they follow one another, and that nothing else
+lies beside them."""
 
 from __future__ import annotations
 
+import posixpath
+
+from logdex.io.env import Env
 from logdex.layout.rocketmq import FILE_NAME_DIGITS
-from logdex.rocketmq.verify.checks import Collector
+from logdex.rocketmq.verify.checks import MOVE_OUT, OTHER_FILE, Collector
 from logdex.rocketmq.verify.queues.queue_disk import QueueDisk
 
 
@@ -36,3 +40,13 @@ def check_files(disk: QueueDisk, out: Collector, *, is_unclean: bool) -> None:
                 mend=out.rebuild,
             )
         expected = file.start_offset + disk.file_size_bytes
+
+
+def find_others(disk: QueueDisk, out: Collector, env: Env) -> None:
+    """Reports files beside those of the queue. A broker removes an empty one behind all others."""
+    last = disk.files[-1].path if disk.files else ""
+    for path in disk.foreign:
+        if env.is_file(path) and (path < last or env.size_bytes(path)):
+            name = posixpath.basename(path)
+            expected = f"names of {FILE_NAME_DIGITS} digits"
+            out.find("consume-queue-other-file", path, 0, OTHER_FILE, expected=expected, found=name, mend=MOVE_OUT)

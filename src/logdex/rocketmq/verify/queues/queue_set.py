@@ -27,7 +27,7 @@ from logdex.rocketmq.verify.proven.runs import ProvenRun, QueueSpan
 from logdex.rocketmq.verify.queues.left_over import Extra, LeftOver, Unplaced
 from logdex.rocketmq.verify.queues.queue_check import QueueCheck
 from logdex.rocketmq.verify.queues.queue_disk import QueueDisk, fields_of, is_pre_blank, is_written
-from logdex.rocketmq.verify.queues.queue_files import check_files
+from logdex.rocketmq.verify.queues.queue_files import check_files, find_others
 
 _PUT_AGAIN = "the message is in the log, logdex cat shows it: put it again if consumers need it"
 _ENTRY = CONSUME_QUEUE_ENTRY.size_bytes
@@ -125,8 +125,9 @@ class QueueSet:
             except StorageError as error:  # its messages are then without a ConsumeQueue, too
                 self._out.find("unreadable", error.path, 0, "this directory cannot be listed", mend=_LET_READ)
                 disk = None
-            if disk is not None and not disk.files:
-                disk = None
+            if disk is not None:
+                find_others(disk, self._out, self._env)
+                disk = disk if disk.files else None
             queue = QueueCheck(folder, disk, self._out, self._damage, self._left, self._log)
             queue.has_ext = self._has_ext
             self._by_folder[folder] = queue
