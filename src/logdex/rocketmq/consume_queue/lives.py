@@ -6,6 +6,10 @@ Source: ``docs/formats/consume-queue.md``; DefaultMessageStore.deleteTopics.
 
 from __future__ import annotations
 
+WHY_EARLIER = "of earlier lives of topics that were created again, or their topic or queue has changed"
+"""Why messages before the newest life of a queue are in no queue. One damaged message looks like an
+earlier life."""
+
 
 def begins_anew(next_offset: int, first: int, second: int | None) -> bool:
     """Whether an entry with the queue offset `first` begins a new life of a queue whose next offset

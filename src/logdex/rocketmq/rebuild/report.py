@@ -20,13 +20,14 @@ from logdex.rocketmq.settings.store_config import StoreConfig, delay_text
 class RebuildReport(reports.RebuildReport):
     """What a rebuild of a store did. `kept` maps directories.
 
-    `earlier_life_entries` are those of topics that were deleted and created again: the newest life
-    replaces them. `deleted_topics` maps the topics that ``config/topics.json`` no longer has, and
-    whose queues were therefore left out, to the number of their messages. `expired_queues` is the
-    number of queues that were taken over as they were, because the log has no message of them any
-    more; `stale_queues` that of queues that are left out, because they name messages that the log
-    does not have. `checkpoint` states whether a checkpoint was written too, because the store was
-    not shut down cleanly. `notes` are remarks that are not losses.
+    `earlier_life_entries` are those of topics that were deleted and created again, or of damaged
+    messages that look so: the newest life replaces them. `deleted_topics` maps the topics that
+    ``config/topics.json`` no longer has, and whose queues were therefore left out, to the number of
+    their messages. `expired_queues` is the number of queues that were taken over as they were,
+    because the log has no message of them any more; `stale_queues` that of queues that are left
+    out, because they name messages that the log does not have. `checkpoint` states whether a
+    checkpoint was written too, because the store was not shut down cleanly. `notes` are remarks
+    that are not losses.
     """
 
     queues: int = 0

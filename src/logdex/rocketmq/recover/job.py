@@ -26,6 +26,7 @@ from logdex.jobs.tasks import Count, LocalRunner, Runner, halved
 from logdex.jobs.work_time import work_seconds
 from logdex.primitives.shown import counted
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
+from logdex.rocketmq.consume_queue.lives import WHY_EARLIER
 from logdex.rocketmq.consume_queue.named_messages import NamedMessages
 from logdex.rocketmq.files.broker_lock import broker_lock
 from logdex.rocketmq.files.known_topics import KnownTopics
@@ -221,6 +222,9 @@ class _Recovery:
         report.assumed += derived.assumed
         report.losses += derived.losses
         self._note_lost_end(new)
+        if derived.earlier_life_entries:
+            are = counted(derived.earlier_life_entries, "message is", "messages are")
+            report.notes.append(f"{are} in no queue: {WHY_EARLIER}")
         for topic, entries in derived.deleted_topics.items():
             report.notes.append(
                 f"topic {topic}: {counted(entries, 'entry', 'entries')} left out, topics.json has no such topic: "

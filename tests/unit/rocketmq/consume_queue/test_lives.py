@@ -18,6 +18,7 @@ from logdex.rocketmq.consume_queue.writer import ConsumeQueueSet, QueueReport
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.read.scanned_queue import ScannedQueue
 from logdex.rocketmq.rebuild import rebuild, rebuild_on
+from logdex.rocketmq.recover import recover
 from logdex.rocketmq.verify import verify
 from logdex.testing.store_builder import make_message
 from tests.directories import contents
@@ -45,6 +46,17 @@ FILE_SIZE = 100
 )
 def test_what_begins_anew(next_offset: int, first: int, second: int | None, is_new: bool) -> None:
     assert begins_anew(next_offset, first, second) == is_new
+
+
+@pytest.mark.parametrize("lives", [[*range(3), *range(5)], [0, *range(5)]], ids=["created again", "damaged"])
+def test_recover_tells_of_messages_in_no_queue(lives: list[int], tmp_path: Path) -> None:
+    root = build(tmp_path / "store", [make_message(queue_offset=offset) for offset in lives])
+    report = recover(root, tmp_path / "out", CONFIG, sync=False)
+    assert (report.messages, report.queue_entries, report.lossy) == (len(lives), 5, False)
+    are = {1: "1 message is", 3: "3 messages are"}[len(lives) - 5]
+    told = f"{are} in no queue: of earlier lives of topics that were created again, or their topic or queue has changed"
+    assert told in report.notes
+    assert told in [each.message for each in verify(str(root), CONFIG).infos]
 
 
 def entry(number: int) -> bytes:

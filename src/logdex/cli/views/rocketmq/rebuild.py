@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from logdex.cli.output import human_size, note, note_settings
 from logdex.primitives.shown import counted
+from logdex.rocketmq.consume_queue.lives import WHY_EARLIER
 
 if TYPE_CHECKING:
     from logdex.rocketmq.rebuild.report import RebuildReport
@@ -53,7 +54,7 @@ def rows(report: RebuildReport, output: str) -> list[tuple[str, str]]:
         found.append(("stale", text))
     if report.earlier_life_entries:
         left = counted(report.earlier_life_entries, "entry", "entries")
-        found.append(("earlier lives", f"{left} left out, their topics were deleted and created again"))
+        found.append(("earlier lives", f"{left} left out, {WHY_EARLIER}"))
     for topic, entries in report.deleted_topics.items():
         left = counted(entries, "entry", "entries")
         found.append(("deleted topic", f"{topic}: {left} left out, topics.json has no such topic (--deleted-topics)"))

@@ -15,6 +15,7 @@ from logdex.primitives.shown import counted
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import discover_queues
 from logdex.rocketmq.consume_queue.derive import ConsumeQueueDeriver
+from logdex.rocketmq.consume_queue.lives import WHY_EARLIER
 from logdex.rocketmq.files.known_topics import KnownTopics
 from logdex.rocketmq.files.store_files import CONSUME_QUEUE_EXT_DIR, StorePaths, queue_folder
 from logdex.rocketmq.scan.scanner import Scanner
@@ -371,12 +372,8 @@ class QueueSet:
                     f"{queue.gaps} queue offsets from {queue.first_gap} on have no message in the log",
                 )
             if queue.lives.earlier:
-                self._out.info(
-                    "earlier-life",
-                    f"{self._directory}/{folder}",
-                    f"{counted(queue.lives.earlier, 'message is', 'messages are')} of an earlier life: the topic "
-                    "was deleted and created again",
-                )
+                are = counted(queue.lives.earlier, "message is", "messages are")
+                self._out.info("earlier-life", f"{self._directory}/{folder}", f"{are} in no queue: {WHY_EARLIER}")
             if queue.other_delays:
                 self._out.info(
                     "delay-levels",
