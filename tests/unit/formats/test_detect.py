@@ -19,6 +19,7 @@ from logdex.io.env import Env
 from logdex.kafka.directory.recognise import KafkaPathKind
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 from logdex.rocketmq.recognise.store_path import StorePathKind
+from logdex.testing.store_builder import make_message, write_commit_log
 from tests.golden import kafka as golden_kafka
 from tests.golden import rocketmq as golden
 
@@ -120,6 +121,12 @@ def test_open_does_not_look_again(name: str, root: Path) -> None:
             "the directory has no commitlog/",
             "give a RocketMQ store's root (it holds commitlog/), a Commit",
         ),
+        (
+            "a log",
+            NotAStoreError,
+            "this is the CommitLog of a store, without the store",
+            "mkdir STORE && mv '{root}/a log' STORE/commitlog",
+        ),
         ("above", NotAStoreError, "a directory above a RocketMQ store", "give the one below: {root}/above/inner"),
         (
             "above/inner/consumequeue",
@@ -146,6 +153,8 @@ def test_what_is_neither(name: str, error: type[Exception], why: str, hint: str 
     ):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text("x")
+    write_commit_log(str(tmp_path), [make_message()], 512)
+    (tmp_path / "commitlog").rename(tmp_path / "a log")
     env = CountingEnv()
     with pytest.raises(error, match=why) as caught:
         detect(tmp_path / name, env=env)

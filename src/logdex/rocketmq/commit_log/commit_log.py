@@ -160,6 +160,9 @@ class CommitLog:
         `directories` hold the log if it is not in ``commitlog/``."""
         root = os.fspath(root)
         first, *more = [root] if env.is_file(root) else directories or [StorePaths(root).commit_log]
+        if first != root and env.is_file(first):
+            hint = "look at what it is, and move it away: a store has the files of its log in this directory"
+            raise NotAStoreError("this is not a directory", path=first, hint=hint)
         return CommitLog(first, more_directories=more, file_size_bytes=file_size_bytes, env=env)
 
     @staticmethod

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import posixpath
 import re
+import shlex
 
 from logdex.errors import LogdexError, NotAStoreError, UnsupportedLayoutError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import PathLook, StrPath
+from logdex.layout.rocketmq import BLANK, BLANK_MAGIC
+from logdex.rocketmq.commit_log.commit_log import begins_with_message
+from logdex.rocketmq.files.offset_files import offset_in_name
 from logdex.rocketmq.files.store_files import COMMIT_LOG_DIR, CONSUME_QUEUE_DIR, INDEX_DIR
 from logdex.rocketmq.recognise.layout_check import require_supported_layout
 from logdex.rocketmq.recognise.store_path import KAFKA_FILE, StorePath, recognise
@@ -92,7 +96,22 @@ def _directory_error(look: PathLook, hint: str) -> NotAStoreError:
     if posixpath.basename(path) in _PARTS_OF_A_STORE:
         above = posixpath.dirname(path) or "."
         return NotAStoreError("this is only a part of a store", path=path, hint=f"give the store's root: {above}")
+    if _holds_commit_log(look):
+        return NotAStoreError(
+            "this is the CommitLog of a store, without the store",
+            path=path,
+            hint=f"give it a store's root: mkdir STORE && mv {shlex.quote(path)} STORE/{COMMIT_LOG_DIR}",
+        )
     inner = next((name for name in names if look.is_dir(f"{name}/{COMMIT_LOG_DIR}")), None)
     if inner is not None:
         hint = f"there is a store in {path}/{inner}"
     return NotAStoreError("the directory has no commitlog/", path=path, hint=hint)
+
+
+def _holds_commit_log(look: PathLook) -> bool:
+    """Whether the first file with an offset as its name begins with a message or a blank."""
+    first = next((name for name in look.names() if offset_in_name(name) is not None), None)
+    if first is None or not look.inner(first).is_file():
+        return False
+    head, _ = look.inner(first).beginning
+    return begins_with_message(head) or head[4 : BLANK.size_bytes] == BLANK_MAGIC.to_bytes(4, "big")

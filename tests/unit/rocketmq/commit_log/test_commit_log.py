@@ -107,6 +107,12 @@ def test_no_log(tmp_path: Path) -> None:
         CommitLog(str(tmp_path))
 
 
+def test_a_file_in_the_place_of_the_log(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").write_bytes(b"x")
+    with pytest.raises(NotAStoreError, match="commitlog: this is not a directory"):
+        CommitLog.of_store(tmp_path)
+
+
 def test_a_dangling_link_is_not_passed_over(root: Path) -> None:
     for start in (8192, 8193):
         (root / "commitlog" / f"{start:020d}").symlink_to(root / "gone")
