@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from logdex.testing.store_builder import write_commit_log
 from tests.cli.helpers import run
@@ -11,7 +12,7 @@ from tests.unit.rocketmq.small_stores import FILE_SIZE, START_MS, message
 OPTIONS = ("--mapped-file-size-commit-log", FILE_SIZE, "--rocketmq-version", "5.5.0", "--no-sync")
 
 
-def write(root: Path, count: int, **changes: int) -> Path:
+def write(root: Path, count: int, **changes: Any) -> Path:
     write_commit_log(str(root), [message(number, **changes) for number in range(count)], FILE_SIZE)
     return root
 

@@ -87,13 +87,14 @@ def test_offsets_of_queues(seed: int) -> None:
         root = build(Path(folder) / "broker-a", messages)
         given = {"path": str(root), "maxHashSlotNum": "7", "maxIndexNum": "12", "rocketmqVersion": "5.5.0"}
         rows = rows_of(StoreTable(given), names=NAMES)
-        queues = sorted({(row["topic"], row["queueId"]) for row in rows} | {("none", 0)})
+        queues = sorted({(row["topic"], row["queueId"]) for row in rows})
         for _ in range(5):
             limits: dict[str, dict[str, dict[int, int]]] = {"startingOffsets": {}, "endingOffsets": {}}
-            for found in limits.values():
-                for topic, queue in chance.sample(queues, chance.randint(0, len(queues))):
-                    found.setdefault(topic, {})[queue] = chance.randint(0, 12)
-            options = {name: json.dumps(each) for name, each in limits.items()}
+            for topic, queue in queues:
+                for name, offset in zip(limits, sorted(chance.choices(range(13), k=2)), strict=True):
+                    if chance.random() < 0.5:
+                        limits[name].setdefault(topic, {})[queue] = offset
+            options = {name: json.dumps(each) for name, each in limits.items()} | {"failOnDataLoss": "false"}
             options |= {"mode": "PERMISSIVE"} if chance.random() < 0.3 else {}
 
             def is_in(row: dict[str, Any], limits: dict[str, dict[str, dict[int, int]]] = limits) -> bool:

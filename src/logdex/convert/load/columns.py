@@ -40,7 +40,7 @@ def require_no_misspelt(path: str, names: list[str], format_name: str, *, has_to
     used = USED[format_name]
     missing = used - set(names) - ({"topic"} if has_topic else set())
     in_sql = {column.reads[0]: column.name for column in FORMS[format_name].columns if column.is_same}
-    renamed = [f'{name} AS "{in_sql[name]}"' for name in names if in_sql.get(name) in missing]
+    renamed = [f'{name} AS "{in_sql[name]}"' for name in left_out(names, used) if in_sql.get(name) in missing]
     if renamed:
         hint = f"write SELECT {', '.join(renamed)}, with --decompress for bodies; or use logdex export"
         raise UsageError(f"{path}: its columns have the names of SQL's tables", hint=hint)

@@ -269,5 +269,5 @@ def _undecided(path: str, size: int, tried: list[IndexGeometry]) -> GeometryErro
         f"an IndexFile of {size} bytes {what} maxHashSlotNum and maxIndexNum"
         + (f"; its length would allow {pairs}" if pairs else ""),
         path=path,
-        hint="pass --max-hash-slot-num and --max-index-num, or --broker-conf FILE; in Python as max_hash_slot_num and so on",
+        hint="pass --max-hash-slot-num and --max-index-num (max_hash_slot_num, max_index_num), or --broker-conf FILE",
     )

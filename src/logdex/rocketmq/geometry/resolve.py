@@ -98,11 +98,8 @@ def resolve_config(
         index_paths = index_file_paths(root, env)
         geometry, reason = _resolve_index(index_paths, slots, entries, need_index, env)
         said.evidence += reason
-        is_index_shown = (slots is not None and entries is not None) or not all(
-            is_unfilled(path, env) for path in index_paths
-        )
-        said.guesses_sizes |= not is_index_shown
-        if not index_paths and not is_index_shown:
+        said.guesses_sizes |= None in (slots, entries) and all(is_unfilled(path, env) for path in index_paths)
+        if not index_paths and None in (slots, entries):
             pair = f"maxHashSlotNum {geometry.max_hash_slot_num} and maxIndexNum {geometry.max_index_num}"
             said.assumed.append(f"{pair}: no IndexFile shows them (--max-hash-slot-num, --max-index-num)")
         if rocketmq_version is not None:

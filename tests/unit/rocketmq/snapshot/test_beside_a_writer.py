@@ -67,21 +67,25 @@ OWN_SIZES: dict[str, Any] = {
 
 @pytest.mark.parametrize("refreshes", [True, False])
 def test_sizes_that_no_file_showed_are_looked_for_again(refreshes: bool, tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path / "store", **OWN_SIZES) as store:
-        with logdex.open_store(tmp_path / "store") as snapshot, logdex.open_store(tmp_path / "store") as early:
-            assert (snapshot.config.max_hash_slot_num, snapshot.config.has_guessed_sizes) == (5_000_000, True)
-            assert early.index_service.files == []
-            put(store, "T", range(300))
-            if refreshes:
-                snapshot.refresh()
-            assert [message.body for message in snapshot.query("T", "k299")] == [b"299"]
-            assert {name: getattr(snapshot.config, name) for name in OWN_SIZES} == OWN_SIZES
-            assert not snapshot.config.has_guessed_sizes
-            early.refresh()
-            assert [message.body for message in early.query_message("T", "k7").messages] == [b"7"]
-            assert len(early.get_message("T", 0, 0).messages) > 0
-            entries = IndexEntries(early).batches((), Conditions())
-            assert sum(batch.num_rows for batch in entries) == 600
+    path = tmp_path / "store"
+    with (
+        MessageStore.open(path, **OWN_SIZES) as store,
+        logdex.open_store(path) as snapshot,
+        logdex.open_store(path) as early,
+    ):
+        assert (snapshot.config.max_hash_slot_num, snapshot.config.has_guessed_sizes) == (5_000_000, True)
+        assert early.index_service.files == []
+        put(store, "T", range(300))
+        if refreshes:
+            snapshot.refresh()
+        assert [message.body for message in snapshot.query("T", "k299")] == [b"299"]
+        assert {name: getattr(snapshot.config, name) for name in OWN_SIZES} == OWN_SIZES
+        assert not snapshot.config.has_guessed_sizes
+        early.refresh()
+        assert [message.body for message in early.query_message("T", "k7").messages] == [b"7"]
+        assert len(early.get_message("T", 0, 0).messages) > 0
+        entries = IndexEntries(early).batches((), Conditions())
+        assert sum(batch.num_rows for batch in entries) == 600
 
 
 def test_stated_sizes_are_not_looked_for_again(tmp_path: Path) -> None:
