@@ -5,6 +5,7 @@ Source: DefaultLitePullConsumer, RebalanceImpl, RebalancePushImpl.computePullFro
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -13,6 +14,7 @@ from typing import Literal
 
 from logdex.errors import LogClosedError, LogdexError, UsageError
 from logdex.io.env import Env
+from logdex.primitives.java_hash import decode_utf8
 from logdex.primitives.text import to_bytes
 from logdex.primitives.wrong_questions import require_given, require_poll
 from logdex.rocketmq.consume_queue.tag_filter import TagFilter
@@ -28,6 +30,7 @@ from logdex.rocketmq.message_store.put.message import PutMessageResult
 from logdex.rocketmq.read.results import GetMessageStatus
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
+_log = logging.getLogger(__name__)
 Text = str | bytes
 _PAUSE_S = 0.01
 """How long `poll` waits before it looks again."""
@@ -49,6 +52,9 @@ class Consumer:
     another process may write. `tags` is ``a || b``. A new group starts with the first message, or
     with ``start="last"`` behind the last one. Thread-safe. Raises `UsageError` for a group that no
     broker accepts, and `LogInUseError` from `commit` while a broker runs on the store.
+
+    If messages are removed before they were read, the consumer goes on with the first one that is
+    there, logs a warning, and counts them in `lost_messages`.
     """
 
     def __init__(
@@ -88,6 +94,8 @@ class Consumer:
         self._positions: dict[Queue, int] = {}
         """The next offset to read of each queue that is this member's."""
         self._committed: dict[Queue, int] = {}
+        self.lost_messages = 0
+        """How many messages were removed before this member read them. Each time is logged, too."""
         self._turn = 0
         self._shared_s = float("-inf")
         self._closed = False
@@ -188,9 +196,21 @@ class Consumer:
             result = self._source.get_message(topic, queue_id, at, count, tags)
             if result.status in _AT_END or result.next_begin_offset == at:
                 return [], at
+            if result.status is GetMessageStatus.OFFSET_TOO_SMALL and (at or queue in self._committed):
+                self._tell_loss(queue, at, result.next_begin_offset)
             at = result.next_begin_offset
             if result.messages:
                 return [as_consumed(each) if topic == self._retry_topic else each for each in result.messages], at
+
+    def _tell_loss(self, queue: Queue, at: int, first: int) -> None:
+        """Says that messages were removed before they were read. As the engine's client, the
+        consumer goes on with the first one that is there."""
+        self.lost_messages += first - at
+        _log.warning(
+            "group %s lost %d messages of topic %s, queue %d: they were removed before it read them, "
+            "and it goes on at offset %d",
+            *(self.group, first - at, decode_utf8(queue[0]), queue[1], first),
+        )
 
     # -- offsets ----------------------------------------------------------------------------------
     def commit(self) -> None:
@@ -242,6 +262,8 @@ class Consumer:
     def reconsume_later(self, message: StoredMessage, delay_level: int = 0) -> PutMessageResult:
         """Sends a message back: it comes again to the group after a while, each time a longer one,
         and after 16 times (`max_reconsume_times`) goes to ``%DLQ%GROUP``. `commit` afterwards.
+        `delay_level` 0 means level 3 and one more per time; below 0, the message goes to
+        ``%DLQ%GROUP`` at once, as in the engine.
 
         Only the process that has the store open as a `MessageStore` can do it (`UsageError`).
         Raises `LogFailedError` if the store does not take the message.

@@ -212,15 +212,23 @@ class MessageStore(ReadableStore):
 
     def create_topic(self, topic: Text, queue_nums: int | None = None) -> None:
         """Creates a topic, or sets the number of its queues. A message to an unknown topic creates
-        it with `default_topic_queue_nums`."""
+        it with `default_topic_queue_nums`.
+
+        With fewer queues than before, messages are put to those alone. Consumers go on with all
+        that have had messages, so that none is left unread: `readQueueNums` in topics.json stays as
+        large as that.
+        """
         count = self._core.options.default_topic_queue_nums if queue_nums is None else queue_nums
         if not 1 <= count <= QUEUE_NUMS_MAX:
             raise UsageError(f"queue_nums must be from 1 to {QUEUE_NUMS_MAX}, got {count}")
         known = self._encoder.topic_of(topic)
         if known is None:
             raise UsageError(f"the topic {to_bytes(topic)[:40]!r} is too long")
-        self._core.require_usable()
-        self._core.topics.create(known, count, self._core.clock_ms())
+        core = self._core
+        core.require_usable()
+        with core.lock:
+            used = [queue_id + 1 for each, queue_id in core.queue_offsets if each == known]
+        core.topics.create(known, count, core.clock_ms(), read_nums=min(max(used, default=0), QUEUE_NUMS_MAX))
 
     # -- what threads do otherwise ----------------------------------------------------------------
     def flush(self) -> None:

@@ -85,18 +85,19 @@ class Topics:
         if missing:
             self.add(list(missing.items()), now_ms)
 
-    def create(self, topic: bytes, queue_nums: int, now_ms: int) -> None:
-        """Adds a topic, or sets the number of its queues, durably."""
-        self.add([(topic, queue_nums)], now_ms)
+    def create(self, topic: bytes, queue_nums: int, now_ms: int, *, read_nums: int = 0) -> None:
+        """Adds a topic, or sets the number of its queues, durably. Consumers read `read_nums`
+        queues, if these are more."""
+        self.add([(topic, queue_nums)], now_ms, read_nums)
 
-    def add(self, topics: list[tuple[bytes, int]], now_ms: int) -> None:
+    def add(self, topics: list[tuple[bytes, int]], now_ms: int, read_nums: int = 0) -> None:
         """Adds topics, or sets the numbers of their queues, durably, with one write."""
         with self._lock:
             table = dict(self._table)
             for topic, queue_nums in topics:
                 name = decode_utf8(topic)
-                table[name] = {**self._new(name), **table.get(name, {}), "readQueueNums": queue_nums}
-                table[name]["writeQueueNums"] = queue_nums
+                table[name] = {**self._new(name), **table.get(name, {})}
+                table[name] |= {"readQueueNums": max(queue_nums, read_nums), "writeQueueNums": queue_nums}
             version = next_data_version(
                 self._raw.get("dataVersion"), now_ms, has_state=self._dialect.topics_have_attributes
             )

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import logging
 import os
 from collections import defaultdict
 from collections.abc import Callable
@@ -141,6 +143,47 @@ def test_a_group_that_starts_behind_the_last_message(tmp_path: Path) -> None:
             assert sorted(read_all(member)) == [8, 9, 10, 11, 12]
         with consumer(store, start="last") as member:
             assert sorted(read_all(member)) == [8, 9, 10, 11, 12]
+
+
+def test_queues_that_a_topic_loses_are_read_on(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        store.create_topic("orders", 8)
+        put_numbers(store, range(16))
+        store.create_topic("orders", 2)
+        put_numbers(store, range(16, 20))
+        topic = json.loads((tmp_path / "config" / "topics.json").read_text())["topicConfigTable"]["orders"]
+        assert (topic["readQueueNums"], topic["writeQueueNums"]) == (8, 2)
+        with consumer(store) as member:
+            messages = member.poll(100)
+            assert sorted(numbers(messages)) == list(range(20))
+            assert {message.queue_id for message in messages if int(message.body) >= 16} == {0, 1}
+    with open_store(tmp_path) as store:  # what was put before counts too
+        store.create_topic("orders", 1)
+        with consumer(store, "H") as member:
+            assert sorted(numbers(member.poll(100))) == list(range(20))
+        store.create_topic("empty", 8)
+        store.create_topic("empty", 2)
+        topic = json.loads((tmp_path / "config" / "topics.json").read_text())["topicConfigTable"]["empty"]
+        assert (topic["readQueueNums"], topic["writeQueueNums"]) == (2, 2)
+
+
+def test_a_consumer_that_retention_overtakes_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with open_store(tmp_path) as store:
+        store.create_topic("orders", 1)
+        put_numbers(store, range(100))
+        with consumer(store) as member, consumer(store, "new") as new:
+            assert len(member.poll(20)) == 20
+            store.delete_expired(hours=0, now_ms=1 << 50)
+            low = store.queues()[0].first_available_offset
+            assert low > 20
+            with caplog.at_level(logging.WARNING):
+                assert numbers(member.poll(1)) == [low]
+                assert numbers(new.poll(1)) == [low]
+            assert [record.getMessage() for record in caplog.records] == [
+                f"group G lost {low - 20} messages of topic orders, queue 0: they were removed before it read them, "
+                f"and it goes on at offset {low}"
+            ]
+            assert (member.lost_messages, new.lost_messages) == (low - 20, 0)
 
 
 def test_offsets_beyond_the_queue_go_back_to_its_end(tmp_path: Path) -> None:

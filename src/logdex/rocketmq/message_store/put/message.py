@@ -28,7 +28,8 @@ class Message:
 
     `keys` is one key or several; a key with a space in it counts as several, as for the broker.
     `queue_id` None lets the store choose the topic's queues in turn. With a `delay_level` (1 is the
-    first) the message is for later delivery. `sys_flag` has the bits of transactions (PREPARED,
+    first) the message is for later delivery; as in the engine, a level above the last one means the
+    last one, and one below 0 none. `sys_flag` has the bits of transactions (PREPARED,
     COMMIT, ROLLBACK) and of compressed bodies; the bits of IPv6 hosts are set by the store.
     `born_timestamp_ms` None means now; `born_host` and `store_host` None mean the store's. With
     `wait_store_msg_ok` False, a put does not wait for the disk even if the store's flush is
