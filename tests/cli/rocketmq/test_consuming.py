@@ -134,6 +134,15 @@ def test_consume_says_what_is_wrong(store: Path, flags: tuple[str, ...], told: s
     assert ConsumerOffsetManager(store).read().offsets == {}
 
 
+def test_consume_says_that_another_member_has_the_queues(store: Path) -> None:
+    with Consumer(store, "G", "orders") as member:
+        assert len(member.poll(1)) == 1
+        told = run("consume", store, "--topic", "orders", "--group", "G")
+        assert "it read 0 queues of orders; other members of the group have the others" in told.stderr
+    told = run("consume", store, "--topic", "orders", "--group", "G")
+    assert "other members" not in told.stderr
+
+
 @pytest.mark.parametrize("command", ["consume", "offsets"])
 def test_a_store_without_its_queues_is_not_called_consumed(store: Path, command: str) -> None:
     flags = ("--topic", "orders", "--group", "g")

@@ -52,7 +52,8 @@ def show(
     left, wanted = limit, RowFilter(MESSAGES, grep, where)
     with StoreSnapshot(found, **settings) as snapshot:
         snapshot.require_known(topic)
-        if not queue_ids(path, to_bytes(topic), DEFAULT_ENV):
+        ids = queue_ids(path, to_bytes(topic), DEFAULT_ENV)
+        if not ids:
             raise UsageError(f"{path} has no topic {topic}", hint=f"logdex info {shlex.quote(path)} lists the topics")
         require_queues(snapshot, DEFAULT_ENV)
         committed = ConsumerOffsetManager(path).read().file
@@ -72,7 +73,8 @@ def show(
                 consumer.commit()
                 left = None if left is None else left - len(messages)
             consumer.commit()
-            shares = sum(each == consumer.topic for each, _ in consumer.assignment)
-    note(f"group {group} goes on behind this; it read {counted(shares, 'queue')} of {topic}")
+            shares, count = sum(each == consumer.topic for each, _ in consumer.assignment), len(ids)
+    others = "; other members of the group have the others" if shares < count else ""
+    note(f"group {group} goes on behind this; it read {counted(shares, 'queue')} of {topic}{others}")
     print_end(rows, "consume", count=printer.printed, group=group, is_complete=not printer.problems)
     return not printer.problems
