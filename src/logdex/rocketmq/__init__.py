@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # for type checkers; the same names as below
     from logdex.rocketmq.message.stored_message import StoredMessage as StoredMessage
     from logdex.rocketmq.message_store.load_report import LoadReport as LoadReport
     from logdex.rocketmq.message_store.message_store import MessageStore as MessageStore
+    from logdex.rocketmq.message_store.options import MessageStoreSettings as MessageStoreSettings
     from logdex.rocketmq.message_store.options import StoreOptions as StoreOptions
     from logdex.rocketmq.message_store.put.message import Message as Message
     from logdex.rocketmq.message_store.put.message import PutMessageResult as PutMessageResult
@@ -69,6 +70,7 @@ _HOMES = {
     "Message": "message_store.put.message",
     "MessageId": "message.message_id",
     "MessageStore": "message_store.message_store",
+    "MessageStoreSettings": "message_store.options",
     "PutMessageResult": "message_store.put.message",
     "PutMessageStatus": "message_store.put.message",
     "QueryMessageResult": "read.results",

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from itertools import accumulate
 from typing import ParamSpec
 
 from logdex.errors import StoreError
@@ -45,7 +46,7 @@ class StoreStats:
     disk."""
     put_times: dict[str, int]
     """How many stored puts took how long, by the upper bound in milliseconds, as the engine
-    counts."""
+    counts. The Prometheus text has for each bound the number of all that took less, too."""
     put_seconds_max: float
     slow_puts: int
     """Puts of more than half a second. Each is logged as a warning."""
@@ -84,6 +85,8 @@ def _metric(name: str, value: float | dict[str, int]) -> str:
     full = f"logdex_store_{name}" + ("" if is_gauge else "_total")
     lines = [f"# TYPE {full} {'gauge' if is_gauge else 'counter'}"]
     if isinstance(value, dict):
+        if name == "put_times":  # as Prometheus counts: each bound with all that took less
+            value = dict(zip(value, accumulate(value.values()), strict=True))
         lines += [f'{full}{{{_LABELS[name]}="{key}"}} {each}' for key, each in value.items()]
     else:
         lines.append(f"{full} {value}")

@@ -78,6 +78,9 @@ def test_a_slow_put_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert [record.getMessage() for record in caplog.records] == ["a put took 0.600 s, 100 bytes"]
     found = stats.snapshot(end_offset=300, durable_offset=100, behind_bytes=0)
     assert {bound: count for bound, count in found.put_times.items() if count} == {"0": 1, "10": 1, "1000": 1}
+    times = [line for line in found.prometheus().splitlines() if line.startswith("logdex_store_put_times_total")]
+    assert [line.partition("=")[2] for line in times][:3] == ['"0"} 1', '"10"} 2', '"50"} 2']
+    assert times[-1] == 'logdex_store_put_times_total{at_most_ms="+Inf"} 3'
     assert (found.slow_puts, found.put_seconds_max, found.flush_behind_bytes) == (1, 0.6, 200)
 
 
