@@ -95,9 +95,10 @@ def note_unfinished(found: FoundPath) -> bool:
     return all(each.is_running for each in unfinished)
 
 
-def create_at(command: str, target: PathOptions, format_name: str) -> None:
-    """Creates what a command writes into, of the given format, where there is nothing yet."""
-    view_of(format_name, command).create(target.path, target.settings)
+def create_at(command: str, target: PathOptions, format_name: str, queue: int | None) -> None:
+    """Creates what a command writes into, of the given format, where there is nothing yet. `queue`
+    is the number of a RocketMQ queue that it is to write into."""
+    view_of(format_name, command).create(target.path, target.settings, queue)
 
 
 def _refuse_others(

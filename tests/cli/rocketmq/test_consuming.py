@@ -134,6 +134,13 @@ def test_consume_says_what_is_wrong(store: Path, flags: tuple[str, ...], told: s
     assert ConsumerOffsetManager(store).read().offsets == {}
 
 
+@pytest.mark.parametrize(("kind", "told"), [("rocketmq", "queues 0 to 3, not 9"), ("kafka", "a flag of RocketMQ's")])
+def test_a_queue_that_is_refused_leaves_no_store_behind(kind: str, told: str, tmp_path: Path) -> None:
+    path = tmp_path / "orders-0"
+    result = run("put", path, "--create", kind, "--topic", "orders", "--body", "x", "--queue", 9)
+    assert (result.exit_code, told in result.stderr, path.exists()) == (2, True, False)
+
+
 def test_consume_says_that_another_member_has_the_queues(store: Path) -> None:
     with Consumer(store, "G", "orders") as member:
         assert len(member.poll(1)) == 1

@@ -77,5 +77,5 @@ def put(
         if create is None:
             hint = f"--create {' or --create '.join(FORMATS)} creates it"
             raise NotAStoreError("there is no such file or directory", path=target.path, hint=hint)
-        create_at("put", target, create)
+        create_at("put", target, create, queue)
     show("put", target, **own, file=file, create=create is not None, as_json=as_json)

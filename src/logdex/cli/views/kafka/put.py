@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 _AT_ONCE = 1000
 
 
-def create(path: str, settings: Mapping[str, Any]) -> None:
-    """Creates an empty partition."""
+def create(path: str, settings: Mapping[str, Any], queue: int | None) -> None:
+    """Creates an empty partition. Raises `UsageError` for a `queue`, which records have not."""
+    if queue is not None:
+        raise UsageError("--queue is a flag of RocketMQ's", hint="leave out --queue")
     _open(path, settings, create=True, hint=f"give {path}/TOPIC-0").close()
 
 

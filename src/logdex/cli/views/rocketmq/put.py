@@ -29,10 +29,17 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
 _OWN_PROPERTIES = ("TAGS", "KEYS", "DELAY")
 
 
-def create(path: str, settings: Mapping[str, Any]) -> None:
-    """Creates an empty store."""
+def create(path: str, settings: Mapping[str, Any], queue: int | None) -> None:
+    """Creates an empty store. Raises `UsageError` if no new topic has the `queue`, so that no store
+    is left behind."""
     from logdex.rocketmq.message_store.message_store import MessageStore
+    from logdex.rocketmq.message_store.options import StoreOptions
 
+    count = StoreOptions().default_topic_queue_nums
+    if queue is not None and queue >= count:
+        raise UsageError(
+            f"a new topic has the queues 0 to {count - 1}, not {queue}", hint="create it with more: create_topic"
+        )
     MessageStore.open(path, **settings).close()
 
 
