@@ -89,7 +89,8 @@ class RebuildReport(reports.RebuildReport):
         self.earlier_life_entries += queue.earlier
         if queue.repeated:
             left = counted(queue.repeated, "entry", "entries")
-            self.losses.append(f"{folder}: {left} left out, because the queue offset was there already")
+            text = "because a message before has their queue offset or a higher one, which may be damaged"
+            self.losses.append(f"{folder}: {left} left out, {text}")
         if queue.implausible:
             left = counted(queue.implausible, "entry", "entries")
             self.losses.append(f"{folder}: {left} left out, because the queue offset cannot be")

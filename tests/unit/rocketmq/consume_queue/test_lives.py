@@ -59,6 +59,18 @@ def test_recover_tells_of_messages_in_no_queue(lives: list[int], tmp_path: Path)
     assert told in [each.message for each in verify(str(root), CONFIG).infos]
 
 
+def test_messages_behind_a_queue_offset_that_jumped_ahead(tmp_path: Path) -> None:
+    """The places of the messages that are left out are empty, but for the last one."""
+    root = build(tmp_path / "store", [make_message(queue_offset=offset) for offset in [5, *range(1, 8)]])
+    [told] = recover(root, tmp_path / "out", CONFIG, sync=False).losses
+    why = "a message before has {} queue offset or a higher one"
+    assert told == f"TopicA/0: 5 entries left out, because {why.format('their')}, which may be damaged"
+    findings = verify(str(root), CONFIG).findings
+    assert [each.found for each in findings] == ["1", "2", "3", "4", "5"]
+    text = f"TopicA/0 has no entry of this message, so that no consumer gets it: {why.format('this')}"
+    assert {each.message for each in findings} == {text}
+
+
 def entry(number: int) -> bytes:
     return bytes([number]) * 20
 

@@ -332,12 +332,15 @@ class QueueSet:
         offset = unplaced.queue_offset
         if unplaced.check == "message-queue-offset":
             again = self._created_again.get(unplaced.queue.folder.rpartition("/")[0])
-            text = (
-                f"{unplaced.queue.folder} holds another message at this queue offset, so that no consumer gets this one"
+            why = (
+                "a message before has this queue offset or a higher one"
+                if unplaced.is_passed
+                else "there is no such place"
             )
+            text = f"{unplaced.queue.folder} has no entry of this message, so that no consumer gets it: {why}"
             mend = f"{_PUT_AGAIN}; {RESTORE} if a copy there states another queue offset"
             if again is not None and physical_offset >= again[0]:
-                text += ": a broker left this one out after a crash, because the topic had been created again"
+                text += "; a broker left this one out after a crash, because the topic had been created again"
                 mend = self._out.rebuild
             self._out.find(
                 unplaced.check,
