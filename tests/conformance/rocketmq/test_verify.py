@@ -67,7 +67,7 @@ def test_finds_what_is_true_and_nothing_else(name: str, recovered: bool, golden_
     found = {finding.check for finding in report.findings}
     assert found == TRUE_FINDINGS.get((name, recovered), set()), [finding.to_json() for finding in report.findings]
     assert len(report.findings) == len(found)
-    infos = {info.kind for info in report.infos}
+    infos = {info.kind for info in report.infos} - {"no-topics"}  # an engine without its broker
     assert infos == TRUE_INFOS.get((name, recovered), infos)
     assert ("unclean-end" in infos) == (golden.manifest(name)["unclean"] and not recovered)
 

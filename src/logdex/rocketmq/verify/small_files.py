@@ -133,14 +133,18 @@ def check_checkpoint(
         )
 
 
-def check_config(root: str, out: Collector, env: Env, *, is_unclean: bool) -> None:
+def check_config(root: str, out: Collector, env: Env, *, is_unclean: bool, is_missed: bool) -> None:
     """Parses config/*.json as the broker does. For a file that it cannot parse, the broker falls
     back on FILE.bak. With `is_unclean` a broker may be writing a file, so that an odd one is looked
-    at again."""
-    directory = StorePaths(root).config
-    if not env.is_dir(directory):
-        return
-    names = env.list_dir(directory)
+    at again. With `is_missed`, missing topics are reported as information."""
+    paths = StorePaths(root)
+    directory = paths.config
+    names = env.list_dir(directory) if env.is_dir(directory) else []
+    is_missed = is_missed and not is_unclean and env.exists(paths.checkpoint)  # a broker was here
+    if is_missed and not {"topics.json", "topics.json.bak"} & set(names):
+        what, path = ("topics.json", f"{directory}/topics.json") if names else ("config", directory)
+        copy = f"cp -r BACKUP/{path.removeprefix(root).lstrip('/')} {shlex.quote(path)}"
+        out.info("no-topics", path, f"there is no {what}: a broker that starts here knows no topics: {copy}")
     for name in names:
         path = f"{directory}/{name}"
         if name.endswith(".json.bak") and name.removesuffix(".bak") not in names and not is_unclean:

@@ -197,6 +197,6 @@ def _look(task: _Task, out: Collector, env: Env, progress: Progress, *, is_uncle
         newest_ms = OFFSET_MAX
     is_missed = scan.scanner.messages > 0 and not log.is_one_file
     check_checkpoint(root, newest_ms, known_end, out, env, is_missed=is_missed, data=at_start.checkpoint)
-    check_config(root, out, env, is_unclean=is_unclean)
+    check_config(root, out, env, is_unclean=is_unclean, is_missed=is_missed)
     size = scan.end_offset - log.min_offset
     return out.report(messages=scan.scanner.messages, size_bytes=size, seconds=0), has_changed

@@ -165,7 +165,8 @@ class KeysWithoutEntries:
                 self._out.info("index-missing-range", lack.path, text)
             elif not self._is_lost(lack):
                 text += ": none were written then (messageIndexEnable=false), the index is older than the log, or a "
-                text += "broker removed an IndexFile when it started after a crash"
+                text += "broker removed an IndexFile when it started after a crash; queries by key do not find these "
+                text += f"messages: {self._out.rebuild} writes the entries"
                 self._out.info("index-not-written", lack.path, text)
             else:
                 self._out.find(
