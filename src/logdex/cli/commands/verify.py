@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,13 +12,17 @@ from logdex.cli.app import PROBLEMS_FOUND, app, epilog
 from logdex.cli.engines import Engine, EngineOption, JobsOption, MasterOption, runner_of
 from logdex.cli.find_view import find
 from logdex.cli.options import PathOptions, path_command
-from logdex.cli.output import emit, emit_json, fail, hint, human_size, note
+from logdex.cli.output import emit, emit_json, fail, hint, human_size, note, table
 from logdex.formats import format_of
 from logdex.io.env import DEFAULT_ENV
 from logdex.primitives.shown import counted
 
 if TYPE_CHECKING:
     from logdex.jobs.findings import Finding, VerifyReport
+
+_PAGE_FINDINGS = 10
+"""So many findings are seen at once. More are counted by check and file at the end."""
+_PLACES_MAX = 20
 
 
 @app.command(
@@ -79,11 +84,22 @@ def _print(report: VerifyReport, of_what: str) -> None:
     looked = f"{counted(report.messages, 'message')}, {human_size(report.bytes)} of {of_what}"
     files = counted(report.files, "file")
     emit(f"{counted(count, 'finding') if count else 'No findings'} in {looked}, {files}, {report.seconds:.1f} s")
+    if len(report.findings) > _PAGE_FINDINGS:
+        _print_places(report.findings)
     if report.truncated:
         emit(f"{counted(report.truncated, 'finding')} not shown: --max-findings shows more")
     if any(" --output DIR" in finding.mend for finding in report.findings):
         note("--output DIR writes new files there and leaves the ones here as they are")
         hint("--in-place instead replaces them, and keeps the old ones under names with the date")
+
+
+def _print_places(findings: list[Finding]) -> None:
+    """Prints how many findings of each check are in each file, the most first."""
+    places = Counter((finding.check, finding.path) for finding in findings).most_common()
+    table([(f"{count:,}", check, path) for (check, path), count in places[:_PLACES_MAX]], right=[0])
+    if len(places) > _PLACES_MAX:
+        rest = sum(count for _, count in places[_PLACES_MAX:])
+        emit(f"  {rest:,} more in {counted(len(places) - _PLACES_MAX, 'place')}")
 
 
 def _print_finding(finding: Finding) -> None:
