@@ -104,6 +104,9 @@ class LogDirSource:
             for each in self.partitions(snapshot):
                 self._require_same(plan, each)
                 self._plan_partition(plan, each, columns, since.get(each.name), split_bytes)
+            left_out = [] if self.topic is not None else _internal_topics(snapshot)
+        if left_out:
+            plan.notes.append(f"left out: {', '.join(left_out)}, which brokers keep for themselves; --topic names one")
         return plan
 
     def partitions(self, snapshot: KafkaSnapshot) -> Iterator[PartitionSnapshot]:
@@ -171,6 +174,11 @@ def open_transaction(partition: PartitionSnapshot, wanted: ReadFilter) -> str | 
         return None
     told = f"offsets {end} to {partition.log_end_offset} are not read: a transaction is open since then"
     return f"{partition.path}: {told} (read_uncommitted reads them)"
+
+
+def _internal_topics(snapshot: KafkaSnapshot) -> list[str]:
+    found = [snapshot.topic] if isinstance(snapshot, PartitionSnapshot) else snapshot.topics()
+    return sorted(topic for topic in found if topic in INTERNAL_TOPICS)
 
 
 def _all_partitions(snapshot: KafkaSnapshot) -> Iterator[PartitionSnapshot]:

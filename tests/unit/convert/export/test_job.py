@@ -224,3 +224,15 @@ def test_refused_outputs(tmp_path: Path) -> None:
     (later / "000001.json").write_text('{"logdex_export": 3}')
     with pytest.raises(UsageError, match="is of version 3"):
         export(source, str(tmp_path / "later"))
+
+
+def test_a_broker_s_own_topics_are_left_out_and_told(tmp_path: Path) -> None:
+    source = partition(tmp_path / "logs", 0, 2)
+    with Log.open(str(tmp_path / "logs" / "__consumer_offsets-0")) as log:
+        log.append([Record(key=b"k", value=b"v")])
+    report = export(source, str(tmp_path / "lake"))
+    assert report.messages == 2
+    (told,) = report.notes
+    assert told.startswith("left out: __consumer_offsets, which")
+    named = export(replace(source, topic="__consumer_offsets"), str(tmp_path / "own"))
+    assert (named.messages, named.notes) == (1, [])
