@@ -8,6 +8,7 @@ from logdex.jobs import reports
 from logdex.kafka.rebuild.segment import SegmentDone
 from logdex.kafka.rebuild.state import StateDone, kept_by_recovery
 from logdex.kafka.scan.scanner import EndKind
+from logdex.primitives.shown import counted
 
 
 @dataclass(slots=True)
@@ -59,9 +60,12 @@ class KafkaRebuildReport(reports.RebuildReport):
         behind = len(segments) - len(kept_by_recovery(segments))
         if behind:
             first = segments[-behind].source.path
+            told, them = "this segment comes", "it: it has"
+            if behind > 1:
+                told, them = f"this and {counted(behind - 1, 'more segment')} come", "them: they have"
             self.losses.append(
-                f"{first}: this and {behind - 1} more segments come after a damaged one, and a broker's recovery would "
-                "remove them: they have indexes, but no .snapshot, .txnindex or leader epochs"
+                f"{first}: {told} after a damaged one, and a broker's recovery would remove {them} indexes, "
+                "but no .snapshot, .txnindex or leader epochs"
             )
 
     def note_state(self, done: StateDone) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import posixpath
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from logdex.errors import UnreadableError, VanishedError
@@ -36,7 +37,7 @@ from logdex.kafka.files.file_names import (
     LONE_CLEAN_MARK,
     parse_offset_file,
 )
-from logdex.kafka.recover.partition_scan import PartitionScan
+from logdex.kafka.recover.partition_scan import PartitionScan, Piece
 from logdex.kafka.recover.place import joined, place, still_missing
 from logdex.kafka.recover.report import RecoverReport, Skipped
 from logdex.kafka.recover.small_files import LogBounds, SmallFiles
@@ -289,7 +290,7 @@ class _Recovery:
             messages=sum(piece.records for piece in pieces),
             batches=sum(piece.batches for piece in pieces),
             files=0,
-            notes=self._notes(partition, scan, writer),
+            notes=[*self._notes(partition, scan, writer), *_gaps(partition, pieces, skipped)],
             small_notes=small.notes,
         )
 
@@ -302,3 +303,17 @@ class _Recovery:
             told = counted(count, "batch was", "batches were")
             notes.append(f"{partition.directory}: {told} not in the order of the offsets")
         return notes
+
+
+def _gaps(partition: SourcePartition, pieces: list[Piece], skipped: list[Skipped]) -> list[str]:
+    """Returns what to tell of offsets between two files that no skipped bytes explain."""
+    gaps = []
+    for before, behind in pairwise(pieces):
+        first, base = before.last_offset + 1, behind.source.base_offset
+        is_told = any(each.is_loss and each.first_offset < base and each.next_offset > first for each in skipped)
+        if first < base and not is_told:
+            gaps.append(f"offsets {first} to {base - 1}")
+    if not gaps:
+        return []
+    more = f", nor are those of {counted(len(gaps) - 1, 'more gap')}" if len(gaps) > 1 else ""
+    return [f"{partition.directory}: {gaps[0]} are not there{more}: a segment may be missing, or compaction left none"]

@@ -241,7 +241,7 @@ def batch_error(data: ByteArray, position: int, reason: int, path: str) -> Corru
         return TruncatedError(
             "the batch runs past the end of the file",
             path=path,
-            position=position + 8,
+            position=position,  # of the batch: from there on the bytes are cut off, as verify says
             field="length",
             expected=f"at most {room}",
             found=size,

@@ -63,6 +63,7 @@ class PartitionCheck:
         self._runs = EpochRuns(log_start_offset)
         self._sequences = SequenceCheck(log_start_offset, out)
         self._differences: list[tuple[str, str]] = []
+        self._is_first = True
         self.next_offset = 0
         self.end_is_certain = True
         """Whether no bytes were lost at the log's end."""
@@ -106,7 +107,7 @@ class PartitionCheck:
         self._out.files += 1
         scanned = SegmentPass(segment, self._out, self._env)
         indexes = IndexPair(segment, self._config, self._out, self._env)
-        before = self.next_offset
+        before = self._tell_missing_before(segment)
         producers.begin_segment(segment.base_offset)
         holes = 0
         gaps = 0
@@ -148,6 +149,19 @@ class PartitionCheck:
         self.end_is_certain = not scanned.has_bad_tail
         self._totals.records += scanned.records
         self._totals.bytes += scanned.size_bytes
+
+    def _tell_missing_before(self, segment: Segment) -> int:
+        """Reports, as information, offsets between two segments that neither damage nor the start
+        of the log explains. Returns the offset from which gaps of the segment are counted."""
+        base, end = segment.base_offset, self.next_offset
+        if self._is_first or self._only is not None:
+            self._is_first = False
+            return base
+        if end < base and self.end_is_certain:
+            message = f"offsets {end} to {base - 1} are not there: a segment may be missing, or compaction left none"
+            self._out.info("offset-gap", segment.path, message)
+            return base
+        return end
 
     def _tell_differences(self) -> None:
         """Reports the indexes that differ from those that a recovery would write: a single one by

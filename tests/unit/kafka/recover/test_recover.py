@@ -145,6 +145,21 @@ def test_what_is_lost_is_what_the_neighbours_leave_open(
     assert list((output / "lost+found").iterdir())
 
 
+def test_offsets_between_two_segments_that_are_not_there_are_told(log_dir: Path, tmp_path: Path) -> None:
+    """By recover and by verify, which do not tell of those before the first segment."""
+    for path in (log_dir / PARTITION).glob(f"{10:020d}.*"):
+        path.unlink()
+    told = "offsets 10 to 19 are not there: a segment may be missing"
+    _, report = recover_to(log_dir, tmp_path)
+    assert [told in note for note in report.notes] == [True]
+    assert not report.lossy
+    gaps = [info for info in verify(str(log_dir), CONFIG).infos if info.kind == "offset-gap"]
+    assert [(Path(info.path).name, told in info.message) for info in gaps] == [(f"{20:020d}.log", True)]
+    for path in (log_dir / PARTITION).glob(f"{0:020d}.*"):
+        path.unlink()
+    assert [info for info in verify(str(log_dir), CONFIG).infos if info.kind == "offset-gap"] == []
+
+
 def test_an_index_without_its_log_is_no_loss_if_another_log_has_its_offsets(
     partition: Callable[..., Path], tmp_path: Path
 ) -> None:
