@@ -9,8 +9,10 @@ import pytest
 from tests.cli.helpers import run
 from tests.unit.rocketmq.small_stores import MESSAGES, build
 
-FLAGS = ("--mapped-file-size-commit-log", "2048", "--mapped-file-size-consume-queue", "320")
-FLAGS += ("--max-hash-slot-num", "7", "--max-index-num", "12", "--rocketmq-version", "5.5.0")
+FLAGS = (
+    *("--mapped-file-size-commit-log", "2048", "--mapped-file-size-consume-queue", "320"),
+    *("--max-hash-slot-num", "7", "--max-index-num", "12", "--rocketmq-version", "5.5.0"),
+)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from tests.crash.trees import tree
 from tests.examples import cases
 from tests.unit.rocketmq.small_stores import CONFIG, FILE_SIZE, START_MS, build
 
-STATED = {"max_hash_slot_num": CONFIG.max_hash_slot_num, "max_index_num": CONFIG.max_index_num}
+STATED: dict[str, Any] = {"max_hash_slot_num": CONFIG.max_hash_slot_num, "max_index_num": CONFIG.max_index_num}
 
 
 def random_store(root: Path, rng: random.Random) -> list[Path]:

@@ -159,7 +159,8 @@ class CommitLog:
         """Returns the log of the store at `root`, which may also be one CommitLog file.
         `directories` hold the log if it is not in ``commitlog/``."""
         root = os.fspath(root)
-        first, *more = [root] if env.is_file(root) else directories or [StorePaths(root).commit_log]
+        given = [os.fspath(each) for each in directories] or [StorePaths(root).commit_log]
+        first, *more = [root] if env.is_file(root) else given
         if first != root and env.is_file(first):
             hint = "look at what it is, and move it away: a store has the files of its log in this directory"
             raise NotAStoreError("this is not a directory", path=first, hint=hint)

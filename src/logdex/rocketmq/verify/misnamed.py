@@ -23,8 +23,8 @@ def well_named(log: CommitLog, out: Collector, env: Env) -> tuple[list[CommitLog
     foreign = [] if log.is_one_file else _foreign(log, out, env)
     misnamed = {file.path: start for file, start in [*stated.items(), *foreign] if start is not None}
     names = _Names(log, misnamed, out, env)
-    for path, start in misnamed.items():
-        names.report(path, start)
+    for path, place in misnamed.items():
+        names.report(path, place)
     for file, start in foreign:
         if start is None:
             names.report_other(file)

@@ -183,8 +183,8 @@ class LogDirDestination:
         by it a topic is known to have all of them, also after a kill."""
         wanted: dict[str, set[int]] = {}
         for name in names:
-            topic, _, number = name.rpartition("-")
-            wanted.setdefault(topic, set()).add(int(number))
+            topic, _, digits = name.rpartition("-")
+            wanted.setdefault(topic, set()).add(int(digits))
         made: list[str] = []
         for topic, numbers in wanted.items():
             known = known_partitions(self._directory, topic, self._env)
