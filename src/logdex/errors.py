@@ -191,11 +191,13 @@ class IndexFullError(StoreError):
 class OffsetOutOfRangeError(StoreError):
     """The offset is before the log start offset or after the log end offset."""
 
-    def __init__(self, offset: int, *, path: str, log_start_offset: int, log_end_offset: int) -> None:
+    def __init__(
+        self, offset: int, *, path: str, log_start_offset: int, log_end_offset: int, hint: str | None = None
+    ) -> None:
         super().__init__(
             f"offset {offset} is not in {log_start_offset} to {log_end_offset}",
             path=path,
-            hint=f"give one from {log_start_offset} to {log_end_offset}, the end",
+            hint=hint or f"give one from {log_start_offset} to {log_end_offset}, the end",
         )
         self.offset = offset
         self.log_start_offset = log_start_offset

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -13,9 +12,18 @@ from logdex.errors import LogClosedError, OffsetOutOfRangeError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.batch.record import Record
 from logdex.kafka.directory.partition_files import require_partition
-from logdex.kafka.files.reader_positions import checked_name, read_position, reader_lock, write_position
+from logdex.kafka.files.reader_positions import (
+    BatchMark,
+    StoredPosition,
+    checked_name,
+    read_stored,
+    reader_lock,
+    write_position,
+)
 from logdex.kafka.read.follow.follower import LogFollower
+from logdex.kafka.read.follow.seen_batches import SeenBatch
 from logdex.kafka.read.log_read import READ_UNCOMMITTED
+from logdex.kafka.readers.log_start import LogStart
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 from logdex.primitives.wrong_questions import require_given, require_poll
 
@@ -29,9 +37,10 @@ class LogReader:
     At least once: records that were not committed come again when the reader is opened the next
     time. A name is open once at a time (`LogInUseError`); readers of other names do not know of
     each other. Another process may write the partition. A reader that has committed nothing starts
-    at `start`. One whose next record was deleted goes on at the log start offset. With
-    ``read_committed`` the records of aborted transactions are left out.
-    Thread-safe.
+    at `start`. One whose next record was deleted goes on at the log start offset. If the log was
+    cut before `position`, `poll` and `commit` raise `OffsetOutOfRangeError` until `seek`, also if
+    it has grown past `position` since. With ``read_committed`` the records of aborted transactions
+    are left out. Thread-safe.
     """
 
     def __init__(
@@ -48,18 +57,17 @@ class LogReader:
         require_given(start=start)
         self._before_commit, self._env = before_commit, env
         self._guard = threading.RLock()
-        self._waiting: deque[Record] = deque()
         self._resources = ExitStack()
         if not env.is_dir(self.path):
             raise UsageError(f"{self.path} is no directory of a partition", hint="give TOPIC-N")
         require_partition(self.path, env)
         with ExitStack() as stack:
             stack.enter_context(reader_lock(self.path, name, env=env))
-            self._committed = read_position(self.path, name, env=env)
-            offset = start if self._committed is None else self._committed
+            self._stored = read_stored(self.path, name, env=env)
             self._isolation = isolation
-            self._position, self._beyond = self._place(offset)
-            self._follower = LogFollower(self.path, self._position, isolation=isolation, env=env)
+            self._start_offset = LogStart(self.path, env)
+            self._position, self._beyond = self._place(start if self._stored is None else self._stored.offset)
+            self._follower = self._follow(self._position, None if self._stored is None else self._stored.batch)
             self._resources = stack.pop_all()
         self._closed = False
 
@@ -74,12 +82,12 @@ class LogReader:
     @property
     def committed(self) -> int | None:
         """The committed offset; None if nothing was committed."""
-        return self._committed
+        return None if self._stored is None else self._stored.offset
 
     def poll(self, max_records: int = 500, timeout: float = 0.0) -> list[Record]:
         """Returns the next records, at most `max_records`, control records left out. Waits up to
         `timeout` seconds if there are none. Raises what `LogFollower.poll` raises, and
-        `OffsetOutOfRangeError` if the log was truncated before the committed offset: `seek` goes on
+        `OffsetOutOfRangeError` if the log was truncated before `position`: `seek` goes on
         elsewhere."""
         require_poll("max_records", max_records, timeout)
         until = time.monotonic() + timeout
@@ -99,32 +107,66 @@ class LogReader:
         error = OffsetOutOfRangeError(offset, path=self.path, log_start_offset=start, log_end_offset=end)
         return max(offset, start), error if offset > end else None
 
+    def _follow(self, offset: int, last: BatchMark | None = None) -> LogFollower:
+        """A follower from `offset` on. `last` is the batch before it if that is known."""
+        self._known_start = self._start_offset.now()
+        follower = LogFollower(self.path, offset, isolation=self._isolation, env=self._env)
+        follower.remember(None if last is None else SeenBatch(*last))
+        return follower
+
     def _take(self, count: int) -> list[Record]:
         self._require_open()
-        if self._beyond is not None:
-            raise self._beyond
-        if not self._waiting:
-            self._waiting.extend(self._follower.poll())
-        found: list[Record] = []
-        position = self._position
-        while self._waiting and len(found) < count:
-            record = self._waiting.popleft()
-            position = record.offset + 1
-            if not record.is_control:
-                found.append(record)
-        # Not the follower's offset, which is behind the records of transactions that are open yet.
-        self._position = position
+        self._look_at_start()
+        if self._known_start > self._position:
+            self._go_on_at(self._known_start)
+        found = self._follower.poll(count)
+        self._require_not_cut(self._follower.cut_to)
+        if not found and self._follower.last_batch is None and self._position > self._known_start:
+            _, self._beyond = self._place(self._position)  # no batch is known by which a cut is told
+            self._require_not_cut(None)
+        if found:
+            # Not the follower's offset, which is behind the records of transactions still open.
+            self._position = found[-1].offset + 1
         return found
 
+    def _look_at_start(self) -> None:
+        """Reads the log start offset. It goes back only if the log begins anew."""
+        known, self._known_start = self._known_start, self._start_offset.now()
+        self._require_not_cut(self._known_start if self._known_start < known else None)
+
+    def _require_not_cut(self, cut: int | None) -> None:
+        """Raises if the log was cut at an offset before `position`, now or earlier."""
+        if self._beyond is None and cut is not None and cut < self._position:
+            self._beyond = self._cut_error(cut)
+        if self._beyond is not None:
+            raise self._beyond
+
+    def _cut_error(self, cut: int) -> OffsetOutOfRangeError:
+        _, error = self._place(self._position)
+        start = self._known_start
+        if cut > start:
+            hint = f"the log was cut at {cut}, and records from there on are new: seek({cut}) reads them"
+        else:
+            hint = f"the log was cut before it, where is not known: seek({start}) reads all that is there"
+            cut = start if error is None else error.log_end_offset
+        return OffsetOutOfRangeError(
+            self._position, path=self.path, log_start_offset=start, log_end_offset=cut, hint=hint
+        )
+
     def commit(self) -> None:
-        """Marks all records that `poll` has returned as read, on disk when this returns."""
+        """Marks all records that `poll` has returned as read, on disk when this returns. Raises
+        `OffsetOutOfRangeError` if the log was truncated before `position`."""
         with self._guard:
             self._require_open()
-            if self._position != self._committed:
+            if self._stored != StoredPosition(self._position, self._follower.last_batch):
+                self._look_at_start()
+                self._follower.look_for_cut()
+                self._require_not_cut(self._follower.cut_to)
                 if self._before_commit is not None:
                     self._before_commit()
-                write_position(self.path, self.name, self._position, env=self._env)
-                self._committed = self._position
+                stored = StoredPosition(self._position, self._follower.last_batch)
+                write_position(self.path, self.name, stored.offset, batch=stored.batch, env=self._env)
+                self._stored = stored
 
     def seek(self, offset: int) -> None:
         """Goes on at an offset. A commit then commits that. Raises `OffsetOutOfRangeError` for one
@@ -135,11 +177,13 @@ class LogReader:
             offset, beyond = self._place(offset)
             if beyond is not None:
                 raise beyond
+            self._go_on_at(offset)
             self._beyond = None
-            follower = LogFollower(self.path, offset, isolation=self._isolation, env=self._env)
-            self._follower.close()
-            self._follower, self._position = follower, offset
-            self._waiting.clear()
+
+    def _go_on_at(self, offset: int) -> None:
+        follower = self._follow(offset)
+        self._follower.close()
+        self._follower, self._position = follower, offset
 
     def _require_open(self) -> None:
         if self._closed:

@@ -119,7 +119,7 @@ def test_a_damaged_position_is_named(tmp_path: Path) -> None:
 
 
 def test_a_kill_at_each_call_of_a_commit(tmp_path: Path) -> None:
-    for at in range(1, 120):
+    for at in range(1, 160):
         path = tmp_path / str(at)
         with a_log(path, 10) as log:
             with log.reader("r") as reader:
@@ -200,3 +200,104 @@ def test_deleted_records_are_passed_over(tmp_path: Path) -> None:
                 assert numbers(reader.poll()) == [5, 6, 7, 8, 9]
                 reader.seek(2)
                 assert numbers(reader.poll()) == [5, 6, 7, 8, 9]
+
+
+def records(count: int, text: str) -> list[Record]:
+    return [Record(value=f"{text} {number}".encode()) for number in range(count)]
+
+
+@pytest.mark.parametrize("grown_to", [20, 120, 400])
+def test_a_log_that_is_cut_before_an_open_reader(tmp_path: Path, grown_to: int) -> None:
+    with Log.open(tmp_path / "events-0") as log, log.reader("r") as reader:
+        for record in records(300, "old"):
+            log.append(record)
+        assert len(reader.poll(200)) == 200
+        reader.commit()
+        assert len(reader.poll(50)) == 50
+        log.truncate_to(10)
+        for record in records(grown_to - 10, "new"):
+            log.append(record)
+        for call in (reader.commit, reader.poll, reader.poll, reader.commit):
+            with pytest.raises(OffsetOutOfRangeError, match="offset 250 is not in 0 to 10") as told:
+                call()
+            assert "seek(10)" in str(told.value)
+        assert (reader.position, reader.committed) == (250, 200)
+        assert read_position(log.path, "r") == 200
+        reader.seek(10)
+        assert [record.value for record in reader.poll()] == [f"new {n}".encode() for n in range(grown_to - 10)]
+        reader.commit()
+        assert read_position(log.path, "r") == grown_to
+
+
+def test_what_was_read_ahead_and_cut_off_is_not_returned(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "events-0") as log, log.reader("r") as reader:
+        log.append(records(4, "first"))
+        for record in records(300, "old"):
+            log.append(record)
+        assert len(reader.poll(2)) == 2
+        log.truncate_to(100)
+        for record in records(20, "new"):
+            log.append(record)
+        found = [record.value for record in reader.poll()]
+        assert (found[:2], len(found)) == ([b"first 2", b"first 3"], 118)
+        assert found[97:] == [b"old 95", *(f"new {number}".encode() for number in range(20))]
+        reader.commit()
+
+
+@pytest.mark.parametrize("has_polled", [True, False])
+def test_a_log_that_is_cut_and_grows_past_a_committed_offset(tmp_path: Path, has_polled: bool) -> None:
+    with Log.open(tmp_path / "events-0") as log:
+        append(log, range(50))
+        with log.reader("r") as reader:
+            reader.poll()
+            reader.commit()
+        opened = None if has_polled else log.reader("r")
+        log.truncate_to(20)
+        append(log, range(120, 200))
+        with opened or log.reader("r") as reader:
+            for _ in range(2):
+                with pytest.raises(OffsetOutOfRangeError, match="offset 50 is not in 0 to 0"):
+                    reader.poll()
+            reader.seek(50)
+            assert numbers(reader.poll(1)) == [150]
+            reader.seek(50)
+            reader.commit()  # at the same offset, but behind other records
+        with log.reader("r") as reader:
+            assert numbers(reader.poll(1)) == [150]
+
+
+def test_records_that_are_deleted_under_an_open_reader_are_passed_over(tmp_path: Path) -> None:
+    with a_log(tmp_path, 300) as log, log.reader("r") as reader, LogReader(log.path, "other") as other:
+        for each in (reader, other):
+            assert numbers(each.poll(10)) == list(range(10))
+            each.commit()
+        log.delete_records(200)
+        for each in (reader, other):
+            assert numbers(each.poll(3)) == [200, 201, 202]
+            each.commit()
+        log.roll()
+        log.delete_records(300)
+        assert reader.poll() == other.poll() == []
+        append(log, range(300, 302))
+        assert numbers(reader.poll()) == numbers(other.poll()) == [300, 301]
+
+
+def test_an_open_reader_of_a_log_that_begins_anew(tmp_path: Path) -> None:
+    with a_log(tmp_path, 30) as log, log.reader("r") as reader, log.reader("late") as late:
+        assert len(reader.poll(20)) == 20
+        late.poll(5)
+        log.truncate_fully_and_start_at(8)
+        append(log, range(1000, 1004))
+        with pytest.raises(OffsetOutOfRangeError, match="offset 20 is not in 8 to 12"):
+            reader.poll()
+        assert numbers(late.poll()) == [1000, 1001, 1002, 1003]
+
+
+def test_positions_of_earlier_versions_are_read(tmp_path: Path) -> None:
+    with a_log(tmp_path, 10) as log:
+        file = tmp_path / "events-0" / ".logdex-readers" / "r.json"
+        file.parent.mkdir()
+        for text in ('{"offset": 4}', '{"offset": 4, "batch": [1, "2", 3]}', '{"offset": 4, "more": 1}'):
+            file.write_text(text)
+            with log.reader("r") as reader:
+                assert numbers(reader.poll(1)) == [4]

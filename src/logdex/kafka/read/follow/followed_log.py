@@ -20,7 +20,14 @@ from logdex.io.env import Env
 from logdex.io.record_lock import Identity
 from logdex.kafka.batch.record_batch import RecordBatch, decode_batch
 from logdex.kafka.files.file_names import LOG_SUFFIX, SWAP_SUFFIX, offset_file_name, offsets_of
-from logdex.kafka.read.follow.seen_batches import HEAD_SIZE_BYTES, SeenBatch, SeenBatches, find_batch, is_in_segment
+from logdex.kafka.read.follow.seen_batches import (
+    HEAD_SIZE_BYTES,
+    SeenBatch,
+    SeenBatches,
+    find_batch,
+    is_in_segment,
+    last_before,
+)
 from logdex.kafka.read.log_read import READ_BYTES
 from logdex.kafka.read.scan_state import find_end
 from logdex.kafka.segment.file_records import UP_TO_MAGIC_SIZE_BYTES, BatchHeader, stated_size
@@ -28,6 +35,7 @@ from logdex.kafka.segment.log_segment import LogSegment
 from logdex.layout.kafka import LEGACY_SIZE_MIN_V0, LOG_OVERHEAD_SIZE_BYTES
 
 _SIZE_MIN = LOG_OVERHEAD_SIZE_BYTES + LEGACY_SIZE_MIN_V0
+_LOOKS_MAX = 3
 _PATIENCE = 40
 """The number of polls for which a whole batch with a wrong checksum at the file's end is treated as
 still being written, and for which the end of a compaction is waited for."""
@@ -60,6 +68,11 @@ class FollowedLog:
         self.path = path
         self.offset = self.first_offset = offset
         self._env = env
+        self.returned: SeenBatch | None = None
+        """The batch of the last record that was returned, if there is one."""
+        self.cut_to: int | None = None
+        """The lowest offset at which the log was found to be cut, or 0 if none of the batches that
+        are remembered is there, since this was last set to None."""
         self._seen = SeenBatches()
         self._segment: LogSegment | None = None
         self._identity: Identity | None = None
@@ -93,14 +106,48 @@ class FollowedLog:
         self._seen.forget_from(offset)
         self.offset = self._restart_below = max(offset, self.first_offset)
 
+    def remember(self, seen: SeenBatch) -> None:
+        """Treats a batch before `offset` as one that was read: a cut before it is noticed."""
+        self._seen.add(seen)
+
+    def find_last_before(self, offset: int) -> SeenBatch | None:
+        """The last batch of the log that begins before `offset`; None if there is none."""
+        try:
+            for base in reversed([base for base in self._list_bases()[1] if base < offset]):
+                with self._open(base) as segment:
+                    found = last_before(segment, offset)
+                if found is not None:
+                    return found
+        except _ChangedMeanwhileError:
+            pass
+        return None
+
+    def look_for_cut(self) -> None:
+        """Sets `cut_to` if the batches that were read are no longer all there. Takes microseconds
+        if the last one is where it was."""
+        for _ in range(_LOOKS_MAX):
+            segment, is_same = self._segment, False
+            if segment is not None:
+                segment.log.refresh()
+                is_same = self._env.identity(segment.log.path) == self._identity
+                if is_same and not self._is_cut(segment):
+                    return
+            names, bases = self._list_bases()
+            if is_same:
+                self._cut_from = self._entered_at
+                self._look_again()
+            else:
+                self._leave_replaced_file(bases)
+            if self._segment is not None or self._is_being_swapped(names) or self._enter(bases):
+                return
+
     def read(self) -> Step:
         """Returns the next whole batches, about 1 MiB of them at most, or none.
 
         Raises `StorageError` if the directory no longer exists, and `CorruptError` for bytes that
         stay wrong.
         """
-        names = self._env.list_dir(self.path)
-        bases = offsets_of(names, LOG_SUFFIX)
+        names, bases = self._list_bases()
         self._leave_replaced_file(bases)
         for _ in range(2):  # the second time if the log was cut
             if self._segment is None and (self._is_being_swapped(names) or not self._enter(bases)):
@@ -120,6 +167,10 @@ class FollowedLog:
             return self._step(batches, start)
         return self._step([], self.offset)
 
+    def _list_bases(self) -> tuple[list[str], list[int]]:
+        names = self._env.list_dir(self.path)
+        return names, offsets_of(names, LOG_SUFFIX)
+
     def _step(self, batches: list[RecordBatch], start: int) -> Step:
         if self._is_first and batches:
             self._is_first, self._restart_below = False, 0
@@ -129,8 +180,9 @@ class FollowedLog:
     # -- changes of the directory -----------------------------------------------------------------
     def _leave_replaced_file(self, bases: list[int]) -> None:
         """Closes the open file if another has its name, or none has while there are segments before
-        it. If all segments are behind it, retention has removed it: the open file is still read."""
-        if self._segment is None or (bases and bases[0] > self._segment.base_offset):
+        it. If all segments are behind what was read, retention has removed it: the open file is
+        still read."""
+        if self._segment is None or (bases and bases[0] > self._segment.base_offset and bases[0] >= self.offset):
             return
         if self._env.identity(self._segment.log.path) != self._identity:
             self._look_again()
@@ -222,9 +274,13 @@ class FollowedLog:
 
         offset = self._seen.first_different_offset(is_there)
         if offset is not None:
+            returned = self.returned  # not all batches are remembered, but this one is
+            if returned is not None and offset <= returned.last_offset and is_there(returned):
+                offset = returned.last_offset + 1
             with self._open(bases[-1]) as last:
                 end = find_end(last, self._env)[0]
             self._seen.forget_from(offset)
+            self.cut_to = min(offset, end, end if self.cut_to is None else self.cut_to)
             self.offset = self._restart_below = min(max(offset, self.first_offset), end)
             self._missed_at = -1
         self._cut_from = None
@@ -247,7 +303,7 @@ class FollowedLog:
                 break
             if batch.last_offset >= self.offset:  # else it came before an offset that is waited for
                 batches.append(batch)
-            self._seen.add(batch)
+            self._seen.add(SeenBatch.of(batch))
             self._anchor = self._position, batch.raw[:HEAD_SIZE_BYTES]
             at += total
             self._position += total

@@ -22,6 +22,7 @@ from logdex.kafka.directory.partition_files import open_segments, require_partit
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
 from logdex.kafka.read.follow.committed_only import CommittedOnly
 from logdex.kafka.read.follow.followed_log import FollowedLog
+from logdex.kafka.read.follow.seen_batches import SeenBatch
 from logdex.kafka.read.log_read import READ_BYTES, READ_COMMITTED, READ_UNCOMMITTED, check_isolation
 from logdex.kafka.read.scan_state import load_producers
 from logdex.kafka.settings.log_config import LogConfig
@@ -41,7 +42,8 @@ class LogFollower:
     is committed; batches after the start of an open transaction wait in memory until it ends.
 
     If the log is truncated, and what was read is gone or replaced by other records, `offset` is set
-    back to the first offset that differs, and the records from there on are returned. With
+    back to the first offset that differs, and the records from there on are returned; records that
+    were read ahead and are gone are not. With
     ``read_committed`` that is the first record of an aborted transaction whose end was cut off. Not
     thread-safe except for `stop`.
     """
@@ -68,6 +70,8 @@ class LogFollower:
         self._committed = CommittedOnly() if isolation == READ_COMMITTED else None
         self._batches: deque[tuple[RecordBatch, int]] = deque()
         """Batches to return, each with the offset of its first record to return."""
+        self._batch: RecordBatch | None = None
+        """A batch of which no record was returned yet."""
         self._records: Iterator[Record] | None = None
         """The rest of the records of a batch."""
         self._next_of_records = 0
@@ -78,21 +82,56 @@ class LogFollower:
     def __repr__(self) -> str:
         return repr_of(self, repr(self.path), f"offset {self.offset}", is_closed=self._closed)
 
-    def poll(self) -> list[Record]:
-        """Returns the next records, about 1 MiB or 10,000 of them at most; an empty list if there
+    @property
+    def cut_to(self) -> int | None:
+        """Where the log was cut, if the last call of `poll` or `look_for_cut` has found that it
+        was; 0 if none of the batches that are remembered is there; otherwise None."""
+        return self._log.cut_to
+
+    @property
+    def last_batch(self) -> SeenBatch | None:
+        """The batch of the last record that was returned, or that was given to `remember`."""
+        return self._log.returned
+
+    def remember(self, seen: SeenBatch | None) -> SeenBatch | None:
+        """Notices from now on if the log is cut before `offset`, also before anything was read.
+        `seen` is the last batch before it, by default that of the log. Returns it, None if there is
+        none."""
+        seen = self._log.find_last_before(self.offset) if seen is None else seen
+        if seen is not None:
+            self._log.remember(seen)
+            self._log.returned = seen
+        return seen
+
+    def look_for_cut(self) -> None:
+        """Looks whether what was read is still in the log. If it was cut, `cut_to` tells where, and
+        what was read and not returned yet is read again."""
+        self._log.cut_to = None
+        self._log.look_for_cut()
+        if self._log.cut_to is not None and (self._batches or self._records is not None):
+            self._log.go_back_to(min(self._next_offset(), self._log.offset))
+            self._batches.clear()
+            self._records = self._error = None
+            self.offset = self._log.offset
+
+    def poll(self, max_records: int = _POLL_RECORDS) -> list[Record]:
+        """Returns the next records, at most `max_records` or about 1 MiB; an empty list if there
         are none. With ``read_committed`` there may be more behind a transaction that is open.
 
         Raises `StorageError` if the directory no longer exists, and `CorruptError` for bytes that
         stay wrong.
         """
+        self._log.cut_to = None
+        if self._batches or self._records is not None:
+            self.look_for_cut()
         if self._error is not None:
             error, self._error = self._error, None
             raise error
         found: list[Record] = []
         try:
-            self._take_records(found)
+            self._take_records(found, max_records)
             while not found and self._read_batches() and not self._stopped.is_set():
-                self._take_records(found)
+                self._take_records(found, max_records)
         except CorruptError as error:
             self._records = None
             if not found:
@@ -151,19 +190,22 @@ class LogFollower:
         self._batches.extend(self._committed.take(batches, start))
         return bool(batches) or self._log.place != place
 
-    def _take_records(self, found: list[Record]) -> None:
+    def _take_records(self, found: list[Record], count: int) -> None:
         """Adds the next records to `found`. A batch's records are decoded one by one, because a
         small batch may hold very many."""
         size = 0
-        while len(found) < _POLL_RECORDS and size < READ_BYTES:
+        while len(found) < count and size < READ_BYTES:
             if self._records is None:
                 if not self._batches:
                     return
-                self._records = _records_of(*self._batches.popleft())
+                self._batch, begin = self._batches.popleft()
+                self._records = _records_of(self._batch, begin)
             record = next(self._records, None)
             if record is None:
                 self._records = None
                 continue
+            if self._batch is not None:
+                self._log.returned, self._batch = SeenBatch.of(self._batch), None
             found.append(record)
             self._next_of_records = record.offset + 1
             size += len(record.key or b"") + len(record.value or b"")

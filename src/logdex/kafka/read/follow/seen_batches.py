@@ -27,6 +27,11 @@ class SeenBatch(NamedTuple):
     last_offset: int
     crc: int
 
+    @classmethod
+    def of(cls, batch: RecordBatch) -> SeenBatch:
+        """What to remember of a batch."""
+        return cls(batch.base_offset, batch.last_offset, batch.crc)
+
 
 class SeenBatches:
     """The batches that were read, in log order: all of the newest, fewer and fewer of the older
@@ -35,9 +40,9 @@ class SeenBatches:
     def __init__(self) -> None:
         self._seen: list[SeenBatch] = []
 
-    def add(self, batch: RecordBatch) -> None:
+    def add(self, seen: SeenBatch) -> None:
         """Adds the next batch. Of the older half of too many, every second one is kept."""
-        self._seen.append(SeenBatch(batch.base_offset, batch.last_offset, batch.crc))
+        self._seen.append(seen)
         if len(self._seen) > SEEN_MAX:
             half = SEEN_MAX // 2
             self._seen = self._seen[:half:2] + self._seen[half:]
@@ -87,6 +92,16 @@ def find_batch(segment: LogSegment, offset: int) -> tuple[BatchHeader | None, Ba
     except CorruptError:
         pass
     return passed, None
+
+
+def last_before(segment: LogSegment, offset: int) -> SeenBatch | None:
+    """The last batch of a segment that begins before `offset`; None if there is none."""
+    passed, holder = find_batch(segment, offset - 1)
+    last = holder if holder is not None and holder.base_offset < offset else passed
+    try:
+        return None if last is None else SeenBatch.of(segment.log.batch_at(last.position))
+    except CorruptError:
+        return None
 
 
 def _start_by_index(segment: LogSegment, offset: int) -> int:
