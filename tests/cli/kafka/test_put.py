@@ -62,6 +62,19 @@ def test_put_says_what_is_wrong(tmp_path: Path) -> None:
     assert "line 1: timestamp_ms" in run("put", logs / "a-0", "--file", tmp_path / "lines").stderr
 
 
+def test_put_refuses_flags_of_another_partition(tmp_path: Path) -> None:
+    path = tmp_path / "w-0"
+    run("put", path, "--create", "kafka", "--value", "x")
+    flags = (("--topic", "other"), ("--partition", 1), ("--topic", "other", "--partition", 0))
+    for flag, named in zip(flags, ("topic 'other'", "partition 1", "topic 'other'"), strict=True):
+        for command in (("put", "--value", "y"), ("cat",), ("query", "--key", "k"), ("get", "--offset", 0)):
+            told = run(command[0], path, *command[1:], *flag)
+            assert told.exit_code == 2
+            assert f"holds one partition, w-0, and not {named}" in told.stderr
+            assert "leave out --topic and --partition" in told.stderr
+    assert run("put", path, "--topic", "w", "--partition", 0, "--value", "y").stdout == "w/0  offset 1\n"
+
+
 def test_cat_waits_for_more(tmp_path: Path) -> None:
     with Log.open(tmp_path / "a-0") as log, Log.open(tmp_path / "b-0") as other:
         log.append([Record(value=b"%d" % number) for number in range(5)])

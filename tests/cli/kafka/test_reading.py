@@ -277,7 +277,7 @@ WRONG = {
     "from where": (["get", "LOGS/orders-0"], "from where?"),
     "which key": (["query", "LOGS/orders-0"], "which records?"),
     "which topic": (["query", "LOGS", "--key", "a"], "which topic?"),
-    "other topic": (["cat", "LOGS/orders-0", "--topic", "audit.log"], "is orders-0"),
+    "other topic": (["cat", "LOGS/orders-0", "--topic", "audit.log"], "and not topic 'audit.log'"),
     "out of range": (["get", "LOGS/orders-0", "--offset", "999"], "offset 999 is not in 0 to 171"),
     "below": (["get", "LOGS/orders-1", "--offset", "3"], "offset 3 is not in 30 to 134"),
     "out of the queue": (

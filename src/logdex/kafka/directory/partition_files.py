@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from logdex.errors import LogdexError, NotAStoreError, StorageError, VanishedError
+from logdex.errors import LogdexError, NotAStoreError, StorageError, UsageError, VanishedError
 from logdex.io.env import Env
 from logdex.io.open_files import OpenFiles
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
@@ -185,6 +185,21 @@ def read_offsets(home: str, file: str, problems: list[LogdexError], env: Env) ->
     except LogdexError as error:  # raised too if the path is not a file
         problems.append(error)
         return {}
+
+
+def require_own(path: str, topic: str, partition: int, wanted_topic: str | None, wanted: int | None) -> None:
+    """Raises `UsageError` if another topic or partition is wanted than that of the partition at
+    `path`; None is any."""
+    others = []
+    if wanted_topic not in (None, topic):
+        others.append(f"topic {wanted_topic!r}")
+    if wanted not in (None, partition):
+        others.append(f"partition {wanted}")
+    if others:
+        name = f"{topic}-{partition}" if partition >= 0 else topic
+        raise UsageError(
+            f"{path} holds one partition, {name}, and not {' '.join(others)}", hint="leave out --topic and --partition"
+        )
 
 
 def require_partition(path: str, env: Env) -> None:

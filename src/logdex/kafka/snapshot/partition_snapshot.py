@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Self, Unpack
 
-from logdex.errors import LogdexError, MissingFileError, NotAStoreError, StorageError, UsageError, VanishedError
+from logdex.errors import LogdexError, MissingFileError, NotAStoreError, StorageError, VanishedError
 from logdex.frames.opened_log import OpenedLog
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
@@ -25,6 +25,7 @@ from logdex.kafka.directory.partition_files import (
     partition_directory,
     partition_name,
     read_checkpoints,
+    require_own,
 )
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind, require_kafka
 from logdex.kafka.files.file_names import LEADER_EPOCH_CHECKPOINT
@@ -248,9 +249,7 @@ class PartitionSnapshot(OpenedLog[Record]):
         """Returns a scan of the records in log order that pass the filter (see `ReadFilter`).
         Raises `UsageError` for a `topic` or `partition` other than this one, and for a negative
         `limit`."""
-        mine = (topic is None or topic == self.topic) and (partition is None or partition == self.partition)
-        if not mine:
-            raise UsageError(f"{self.path} is {self.name}", hint="leave out topic and partition")
+        require_own(self.path, self.topic, self.partition, topic, partition)
         return KafkaScan([self], filter_of(wanted, "topic", "partition", "limit"), limit, progress)
 
     def plan_read(

@@ -46,6 +46,7 @@ def show(
     as_json: bool,
 ) -> bool:
     """Appends one record, or one per line, and prints where they are."""
+    _require_own(found, topic, partition)
     if file is None and key is None and value is None:
         raise UsageError("put what?", hint="give --value TEXT, or --file JSONL (- for stdin)")
     flags: dict[str, Any] = {"topic": topic, "partition": partition, "key_text": key, "value_text": value}
@@ -68,6 +69,17 @@ def show(
                     logs[path] = stack.enter_context(log)
                 _append(logs[path], path, batch, as_json)
     return True
+
+
+def _require_own(found: KafkaPath, topic: str | None, partition: int | None) -> None:
+    """Refuses flags that name another partition than the path. What lines of a file name is passed
+    over there, so that the output of `cat --json` can be put into another partition."""
+    from logdex.kafka.directory.partition_files import partition_name, require_own
+    from logdex.kafka.directory.recognise import KafkaPathKind
+
+    if found.kind is KafkaPathKind.PARTITION:
+        own = partition_name(found, DEFAULT_ENV)
+        require_own(found.path, own.topic, own.partition, topic, partition)
 
 
 def _header(text: str) -> list[Any]:
