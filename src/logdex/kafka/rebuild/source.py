@@ -12,7 +12,7 @@ from logdex.jobs import output as outputs
 from logdex.kafka.directory.log_dir import KafkaLogDir
 from logdex.kafka.directory.partition_files import home_of, is_log_directory, not_alone, partition_directory
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
-from logdex.kafka.files.file_names import LOG_SUFFIX, SWAP_SUFFIX, offset_file_name, offsets_of
+from logdex.kafka.files.file_names import LOG_SUFFIX, SWAP_SUFFIX, offset_file_name, offsets_of, parse_offset_file
 from logdex.kafka.segment.index_interval import DEFAULT_INTERVAL_BYTES
 
 
@@ -46,7 +46,7 @@ class RebuildSource:
     partitions: dict[str, list[SourceSegment]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     losses: list[str] = field(default_factory=list)
-    """What has the name of a .log and cannot be read as a file, and why."""
+    """What is a .log and is not read, for its name or because it cannot be read as a file."""
 
     @property
     def is_log_dir(self) -> bool:
@@ -119,6 +119,11 @@ def _add(source: RebuildSource, folder: str, directory: str, env: Env) -> None:
         f"{directory}/{name} is not read: a broker renames it when it loads the log"
         for name in names
         if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)
+    ]
+    source.losses += [
+        f"{directory}/{name} is not read: no segment has such a name, and logdex verify says how to mend it"
+        for name in names
+        if name.endswith(LOG_SUFFIX) and parse_offset_file(name) is None and env.is_file(f"{directory}/{name}")
     ]
     found = _segments_of(folder, directory, names, source.losses, env)
     if found:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from logdex.kafka.rebuild import rebuild
 from logdex.kafka.recover import recover
 from tests.directories import contents
 from tests.unit.kafka.verify.log_harm import (
@@ -110,6 +111,13 @@ def test_a_copy_beside_its_log_is_moved_away_and_not_lost(sound: Path, tmp_path:
     report = recover(str(root), str(tmp_path / "saved"), CONFIG)
     assert report.messages == 30
     assert logs_bytes(tmp_path / "saved") == logs_bytes(sound)
+
+
+def test_a_rebuild_tells_of_a_log_that_it_does_not_read(sound: Path, tmp_path: Path) -> None:
+    root = Path(shutil.copytree(sound, tmp_path / "logs"))
+    (root / f"{SECOND}.log").rename(root / PARTITION / "10.log")
+    (told,) = rebuild(root, tmp_path / "out").losses
+    assert told.startswith(f"{root / PARTITION / '10.log'} is not read")
 
 
 def test_a_batch_with_a_damaged_offset_does_not_move_its_file(sound: Path, tmp_path: Path) -> None:
