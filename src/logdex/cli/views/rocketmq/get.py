@@ -80,6 +80,6 @@ def show(
         problems=[] if result.problem is None else [result.problem.message],
     )
     if is_outside:
-        bounds = {"log_start_offset": result.min_offset, "log_end_offset": result.max_offset}
-        raise OffsetOutOfRangeError(offset, path=path, **bounds)
+        low, high = result.min_offset, result.max_offset
+        raise OffsetOutOfRangeError(offset, path=path, log_start_offset=low, log_end_offset=high)
     return is_complete

@@ -72,7 +72,7 @@ class FollowedLog:
         """The batch of the last record that was returned, if there is one."""
         self.cut_to: int | None = None
         """The lowest offset at which the log was found to be cut, or 0 if none of the batches that
-        are remembered is there, since this was last set to None."""
+        are remembered is there, since `forget_cut` was last called."""
         self._seen = SeenBatches()
         self._segment: LogSegment | None = None
         self._identity: Identity | None = None
@@ -121,6 +121,10 @@ class FollowedLog:
         except _ChangedMeanwhileError:
             pass
         return None
+
+    def forget_cut(self) -> None:
+        """Sets `cut_to` to None."""
+        self.cut_to = None
 
     def look_for_cut(self) -> None:
         """Sets `cut_to` if the batches that were read are no longer all there. Takes microseconds

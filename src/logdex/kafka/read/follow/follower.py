@@ -106,7 +106,7 @@ class LogFollower:
     def look_for_cut(self) -> None:
         """Looks whether what was read is still in the log. If it was cut, `cut_to` tells where, and
         what was read and not returned yet is read again."""
-        self._log.cut_to = None
+        self._log.forget_cut()
         self._log.look_for_cut()
         if self._log.cut_to is not None and (self._batches or self._records is not None):
             self._log.go_back_to(min(self._next_offset(), self._log.offset))
@@ -121,7 +121,7 @@ class LogFollower:
         Raises `StorageError` if the directory no longer exists, and `CorruptError` for bytes that
         stay wrong.
         """
-        self._log.cut_to = None
+        self._log.forget_cut()
         if self._batches or self._records is not None:
             self.look_for_cut()
         if self._error is not None:
