@@ -36,8 +36,8 @@ class LoadAction:
 class LoadReport:
     """The result of opening a log.
 
-    `was_clean`: the log was closed cleanly, so nothing was recovered. `recovered`: the base offsets
-    of the segments that were scanned to derive their indexes again.
+    `was_clean`: the log was closed cleanly or is new, so nothing was recovered. `recovered`: the
+    base offsets of the segments that were scanned to derive their indexes again.
     """
 
     was_clean: bool = False

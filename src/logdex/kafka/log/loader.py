@@ -23,6 +23,7 @@ from logdex.kafka.files.file_names import (
     KEY_INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
+    OFFSET_DIGITS,
     SEGMENT_SUFFIXES,
     TIME_INDEX_SUFFIX,
     offset_file_name,
@@ -93,6 +94,8 @@ class LogLoader:
             raise
 
     def _load(self) -> LoadedLog:
+        if not (self._recovery_point or self._log_start_offset or self._has_files()):
+            self._report.was_clean = True  # a new log was not closed in any other way
         self._load_epochs()
         clear_leftovers(self._path, self._report, env=self._env)
         next_offset = self._open_and_recover()
@@ -112,6 +115,10 @@ class LogLoader:
         return LoadedLog(
             self._segments, producers, self._epochs, log_start_offset, next_offset, self._report, self._open_files
         )
+
+    def _has_files(self) -> bool:
+        """Whether there is any file of a segment, or what a deletion or compaction left of one."""
+        return any(name[:OFFSET_DIGITS].isdecimal() for name in self._env.list_dir(self._path))
 
     def _make_room(self, active: LogSegment) -> None:
         """Preallocates the active segment's indexes.

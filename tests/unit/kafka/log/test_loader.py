@@ -23,6 +23,7 @@ from logdex.kafka.files.file_names import (
 )
 from logdex.kafka.log.cleaner.filter import emptied
 from logdex.kafka.log.load_report import LoadStep
+from logdex.kafka.log.log import Log
 from tests.unit.kafka.log.crashed_logs import bases, contents, crash, expected, fill, index_bytes, reopen, steps
 
 
@@ -340,3 +341,19 @@ def test_an_empty_batch_that_is_there_twice_costs_nothing(tmp_path: Path, interv
         log.append(Record(value=b"value 5", timestamp_ms=2000))
     with reopen(path, **settings) as log:
         assert contents(log) == expected(6)
+
+
+def test_a_new_log_was_closed_cleanly(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "a-0") as log:
+        assert log.load_report.was_clean
+        log.append(Record(value=b"x"))
+    shutil.copytree(tmp_path / "a-0", tmp_path / "lost" / "a-0")
+    for file in (tmp_path / "lost" / "a-0").glob("0*"):
+        file.unlink()  # what had records is not new
+    (tmp_path / "lost" / "a-0" / LONE_CLEAN_MARK).unlink()
+    with Log.open(tmp_path / "lost" / "a-0") as log:
+        assert not log.load_report.was_clean
+    (tmp_path / "left-0").mkdir()
+    (tmp_path / "left-0" / f"{0:020}.index").touch()
+    with Log.open(tmp_path / "left-0") as log:
+        assert not log.load_report.was_clean
