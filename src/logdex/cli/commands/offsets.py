@@ -41,6 +41,9 @@ def offsets(
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Reset, and do not only show it.")] = False,
+    new_group: Annotated[
+        bool, typer.Option("--new-group", help="Give offsets to a group that has none, though one is named almost so.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show how far groups have read and how much is left. Exit 0 good, 1 damage found, 2 cannot
@@ -55,9 +58,8 @@ def offsets(
             require_longs(**{"--reset-to": int(reset_to[:25])})
         elif reset_to not in ("earliest", "latest"):
             time_ms = parse_time(reset_to)
-    is_good = show(
-        "offsets", target, group=group, topic=topic, reset_to=reset_to, time_ms=time_ms, yes=yes, as_json=as_json
-    )
+    own = {"group": group, "topic": topic, "reset_to": reset_to, "time_ms": time_ms, "yes": yes}
+    is_good = show("offsets", target, **own, new_group=new_group, as_json=as_json)
     if reset_to is not None and not yes:
         note("nothing was changed")
         hint("add --yes to reset")

@@ -7,12 +7,13 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.views.offset_rows import OffsetRow, print_offsets
+from logdex.cli.views.offset_rows import OffsetRow, check_group, print_offsets
 from logdex.errors import UsageError
 
 if TYPE_CHECKING:
     from logdex.kafka.directory.recognise import KafkaPath
     from logdex.kafka.readers.progress import ReaderProgress
+    from logdex.kafka.snapshot.log_dir_snapshot import KafkaSnapshot
 
 
 def show(
@@ -24,6 +25,7 @@ def show(
     reset_to: str | None,
     time_ms: int | None,
     yes: bool,
+    new_group: bool,
     as_json: bool,
 ) -> bool:
     """Prints how far groups and readers are, with the offsets after a reset."""
@@ -39,6 +41,8 @@ def show(
                 f"{group} is a consumer group of the broker, which keeps its offsets",
                 hint="kafka-consumer-groups.sh --reset-offsets resets it; Logdex resets its own named readers",
             )
+        if reset_to is not None and group is not None:
+            check_group(group, _names(snapshot), new_group=new_group)
         is_named = topic is not None and not groups
         progress = progress_of(partitions, group, is_named=is_named)
         targets = [None if reset_to is None else reset_target(each.partition, reset_to, time_ms) for each in progress]
@@ -60,6 +64,15 @@ def show(
             as_json=as_json,
         )
     return True
+
+
+def _names(snapshot: KafkaSnapshot) -> list[str]:
+    """The readers and groups that have offsets of any partition."""
+    from logdex.kafka.readers.progress import group_progress, progress_of
+
+    partitions = snapshot.scan().partitions
+    known = [*progress_of(partitions, None, is_named=False), *group_progress(snapshot, partitions)]
+    return [each.name for each in known]
 
 
 def _row(each: ReaderProgress, target: int | None) -> OffsetRow:
