@@ -189,6 +189,10 @@ def test_query_gives_every_record_of_a_key_newest_first(name: str, golden_log: A
 
     assert found(*ask) == offsets
     assert found(*ask, "--max", 1) == offsets[:1]
+    for most, is_told in ((1, True), (len(offsets) - 1, True), (len(offsets), False)):
+        for more in ((), ("--grep", "")):
+            told = run(*ask, "--max", most, *more)
+            assert ("there are more" in told.stderr) is is_told, told
     assert found("query", root / of_key[0]["partition"], "--key", key) == offsets
     assert set(found("query", root, "--topic", topic, "--key", key)) >= set(offsets)
     at = of_key[0]["timestamp"]
@@ -327,3 +331,15 @@ def test_a_directory_that_merely_holds_segments(golden_log: Any, tmp_path: Path)
     assert (told["log_start_offset"], told["log_end_offset"], told["last_stable_offset"]) == (0, 171, 166)
     assert (told["clean"], told["segments"][0]["offset_index"]["state"]) == (None, "missing")
     assert run_json("get", loose, "--offset", 100, "--count", 1)[0]["offset"] == 100
+
+
+def test_get_says_that_an_offset_is_a_marker(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "a-0", retention_ms=-1) as log:
+        with log.transaction(5) as transaction:
+            transaction.append(Record(value=b"x", timestamp_ms=1000))
+        log.append(Record(value=b"y"))
+    for place in (("--time", 2000), ("--offset", 1)):
+        told = run("get", tmp_path / "a-0", *place)
+        assert "begins at offset 1, a transaction marker, which only --control shows" in told.stderr, told
+        assert "transaction marker" not in run("get", tmp_path / "a-0", *place, "--control").stderr
+    assert "transaction marker" not in run("get", tmp_path / "a-0", "--offset", 0).stderr

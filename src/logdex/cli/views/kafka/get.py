@@ -16,6 +16,8 @@ from logdex.primitives.shown import counted
 
 if TYPE_CHECKING:
     from logdex.kafka.directory.recognise import KafkaPath
+    from logdex.kafka.segment.file_records import LogOffsetPosition
+    from logdex.kafka.segment.log_segment import LogSegment
     from logdex.kafka.snapshot.log_dir_snapshot import KafkaSnapshot
     from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 
@@ -56,7 +58,7 @@ def show(
             facts = {"offset": start, **bounds, "next_offset": nearest}
             print_end(rows, "get", count=0, **facts, is_complete=True, problems=[])
             raise
-        _tell_place(one, start)
+        _tell_place(one, start, control)
         scan = one.scan(offset=start, limit=count, control=control, isolation=isolation)
         after = start
         for record in scan:
@@ -93,7 +95,7 @@ def _offset_at(partition: PartitionSnapshot, time_ms: int, isolation: str) -> in
     return found.offset
 
 
-def _tell_place(partition: PartitionSnapshot, offset: int) -> None:
+def _tell_place(partition: PartitionSnapshot, offset: int, control: bool) -> None:
     from logdex.errors import CorruptError
 
     try:
@@ -108,5 +110,16 @@ def _tell_place(partition: PartitionSnapshot, offset: int) -> None:
         segment, batch = place
         note(
             f"segment {segment.base_offset}, byte {batch.position} of {segment.log.path}: a batch of "
-            f"{batch.size_bytes} bytes that begins at offset {batch.offset}"
+            f"{batch.size_bytes} bytes that begins at offset {batch.offset}{_marker(segment, batch, control)}"
         )
+
+
+def _marker(segment: LogSegment, place: LogOffsetPosition, control: bool) -> str:
+    """Says that a batch is no record, if it is not shown, and so the first record comes later."""
+    from logdex.errors import CorruptError
+
+    try:
+        is_passed_over = not control and segment.log.batch_at(place.position).is_control
+    except CorruptError:
+        return ""
+    return ", a transaction marker, which only --control shows: what follows it is shown" if is_passed_over else ""

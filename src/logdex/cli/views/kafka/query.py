@@ -42,10 +42,13 @@ def show(
         raise UsageError("which records?", hint="give --key K")
     printer, problems = record_printer(rows, grep, where, max_num), list[LogdexError]()
     with open_kafka(found, **settings) as snapshot:
-        answers = _ask(snapshot, topic, partition, (key, begin_ms, end_ms, printer.scan_limit), key_index, problems)
+        most = None if printer.scan_limit is None else printer.scan_limit + 1  # one more tells whether there are more
+        answers = _ask(snapshot, topic, partition, (key, begin_ms, end_ms, most), key_index, problems)
         for row in answers:
-            if not printer.print(row):
+            if printer.is_done and printer.wanted.passes(row):
+                note(f"there are more: these are the newest {printer.printed}; leave out --max, or give a higher one")
                 break
+            printer.print(row)
     if not printer.printed:
         note("no record found")
     for problem in problems:
