@@ -83,7 +83,7 @@ def test_filters_of_a_scan(snapshot: PartitionSnapshot) -> None:
     assert next(iter(snapshot.scan(offset=42))) == Record(
         b"k2", b"v42", START_MS + 42, offset=42, leader_epoch=0, timestamp_type=record(0).timestamp_type
     )
-    with pytest.raises(UsageError, match="is events-3"):
+    with pytest.raises(UsageError, match="holds one partition, events-3"):
         snapshot.scan(topic="others")
     with pytest.raises(UsageError):
         snapshot.scan(limit=-1)
