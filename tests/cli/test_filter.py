@@ -41,9 +41,9 @@ def logs(tmp_path: Path) -> Path:
             for number in range(20):
                 log.append([Record(f"k-{number % 4}".encode(), f"v-{number}".encode(), timestamp_ms=1000 + number)])
             if partition:
-                with log.transaction(7) as transaction:
-                    transaction.append([Record(None, b"aborted")])
-                    transaction.abort()
+                transaction = log.transaction(7)
+                transaction.append([Record(None, b"aborted")])
+                transaction.abort()
                 log.append([Record(None, b"last", timestamp_ms=2000)])
     (tmp_path / "logs" / "meta.properties").write_text("version=1\ncluster.id=abc\nnode.id=1\n")
     return tmp_path / "logs"

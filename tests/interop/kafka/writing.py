@@ -144,7 +144,7 @@ class Writer:
 
     def transaction(self, *, end: str, codec: str = "none", batches: int = 2, plain: bool = True) -> None:
         """One transaction, plain batches in between; `end` is commit, abort or open."""
-        transaction = self.log.transaction(self._producer()).__enter__()
+        transaction = self.log.transaction(self._producer())
         fate = {"commit": None, "abort": "aborted", "open": "open"}[end]
         for _ in range(batches):
             records = self.records(5)
@@ -157,7 +157,7 @@ class Writer:
     def interleaved(self) -> None:
         """Two transactions at once, of which the first one is aborted behind the end of the
         second."""
-        first, second = (self.log.transaction(self._producer()).__enter__() for _ in range(2))
+        first, second = (self.log.transaction(self._producer()) for _ in range(2))
         for transaction, fate in ((first, "aborted"), (second, None), (first, "aborted")):
             records = self.records(4)
             self._note(records, transaction.append(records, compression="lz4"), fate)

@@ -66,7 +66,7 @@ class History:
     def transaction(self) -> None:
         rows = self.rows(self.chance.randint(1, 5))
         commit = self.chance.random() < 0.5
-        transaction = self.log.transaction(self.chance.randint(1, 3), 0).__enter__()
+        transaction = self.log.transaction(self.chance.randint(1, 3), 0)
         transaction.append([Record(key, value, self.now_ms) for key, value in rows])
         if commit:
             transaction.commit()

@@ -31,9 +31,8 @@ class TransactionalLog(Protocol):
 
 
 class Transaction:
-    """The result of `Log.transaction`, to be used in a ``with`` block: append with it, and `commit`
-    or `abort`, or leave that to the block's end. Outside of one `append` raises `UsageError`,
-    because a transaction that nobody ends holds back all readers of committed records.
+    """The result of `Log.transaction`: append with it, then `commit` or `abort`, or leave that to
+    ``with``.
 
     Records are written at once, and read_uncommitted readers see them; read_committed readers see
     them after `commit`. For one thread. A transaction without records writes nothing.
@@ -54,7 +53,7 @@ class Transaction:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self._is_begun = self._has_records = False
-        self._is_entered = self._is_over = False
+        self._is_over = False
 
     def __repr__(self) -> str:
         return repr_of(
@@ -71,11 +70,6 @@ class Transaction:
     ) -> AppendInfo:
         """`Log.append` as part of the transaction."""
         self._require_open()
-        if not self._is_entered:
-            raise UsageError(
-                "the transaction is not in a with block, so nothing would end it",
-                hint="with log.transaction(...) as transaction: transaction.append(...)",
-            )
         if not self._is_begun:
             self._begin()
         info = self._log.append(
@@ -122,8 +116,6 @@ class Transaction:
             raise UsageError("the transaction has ended", hint="begin another one")
 
     def __enter__(self) -> Transaction:
-        self._require_open()
-        self._is_entered = True
         return self
 
     def __exit__(

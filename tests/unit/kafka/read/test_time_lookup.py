@@ -74,7 +74,7 @@ def test_a_segment_without_time_entries_is_searched(tmp_path: Path, path: str, m
 def test_nothing_is_found_behind_the_end_that_a_reader_has(path: str) -> None:
     with Log.open(path) as log:
         append(log, [100, 200])
-        log.transaction(7).__enter__().append([Record(value=b"open", timestamp_ms=300)])
+        log.transaction(7).append([Record(value=b"open", timestamp_ms=300)])
         assert answers(log, path, LARGEST) == (300, 2, 0)
         assert answers(log, path, 250) == (300, 2, 0)
         assert answers(log, path, LARGEST, "read_committed") is None

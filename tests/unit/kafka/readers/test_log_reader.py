@@ -92,12 +92,12 @@ def test_a_name_is_open_once(tmp_path: Path) -> None:
 def test_what_was_aborted_is_left_out(tmp_path: Path) -> None:
     with a_log(tmp_path, 1) as log:
         for value, end in ((b"7", "abort"), (b"8", "commit")):
-            transaction = log.transaction(5).__enter__()
+            transaction = log.transaction(5)
             transaction.append([Record(value=value)])
             getattr(transaction, end)()
         with log.reader("r", isolation="read_committed") as reader:
             assert numbers(reader.poll()) == [0, 8]
-            transaction = log.transaction(5).__enter__()
+            transaction = log.transaction(5)
             transaction.append([Record(value=b"9")])
             append(log, range(10, 12))
             assert reader.poll() == []

@@ -148,7 +148,7 @@ def test_committed_records_come_when_they_are_committed(path: str) -> None:
         LogFollower(path) as all_of_it,
     ):
         put(log, "plain 1")
-        good, bad = log.transaction(1).__enter__(), log.transaction(2).__enter__()
+        good, bad = log.transaction(1), log.transaction(2)
         good.append(Record(value=b"good 1", timestamp_ms=1))
         bad.append(Record(value=b"bad", timestamp_ms=1))
         put(log, "plain 2")
@@ -231,7 +231,7 @@ def test_offsets_that_a_compaction_moved_into_another_segment_come(path: str) ->
 def test_a_transaction_whose_end_was_removed_holds_nothing_back(path: str) -> None:
     """Its records are gone too: retention takes whole segments, from the log's start on."""
     with Log.open(path) as log, LogFollower(path, isolation="read_committed") as follower:
-        transaction = log.transaction(1).__enter__()
+        transaction = log.transaction(1)
         transaction.append(Record(value=b"removed", timestamp_ms=1))
         assert drain(follower) == []
         log.roll()
