@@ -123,16 +123,13 @@ def test_a_group_goes_on_where_it_ended(tmp_path: Path) -> None:
         assert run(*reset, 2, "--yes").exit_code == 0
         assert [(row["offset"], row["lag"]) for row in run_json("offsets", tmp_path / "a-0")] == [(2, 7)]
         misspelt = ("offsets", tmp_path, "--group", "Gg", "--topic", "a", "--reset-to", "earliest")
-        for flags in ((), ("--yes",)):
-            told = run(*misspelt, *flags)
-            assert (told.exit_code, "did you mean G?" in told.stderr) == (2, True), told
-            assert "the group Gg has no offsets" in told.stderr
-        assert {row["group"] for row in run_json("offsets", tmp_path)} == {"G", "L"}
-        told = run(*misspelt, "--new-group")
-        assert "the group Gg has no offsets yet; there are: G, L" in told.stderr
+        told = run(*misspelt)
+        assert "the group Gg has no offsets yet; did you mean G?" in told.stderr
         assert "nothing was changed" in told.stderr
-        assert run(*misspelt, "--new-group", "--yes").exit_code == 0
+        assert {row["group"] for row in run_json("offsets", tmp_path)} == {"G", "L"}
         assert run(*misspelt, "--yes").exit_code == 0
+        assert "the nearest one is taken" in run(*reset, 7).stderr
+        assert "the nearest one is taken" not in run(*reset, 1).stderr
         with log.reader("G"):
             assert "open in this process" in run(*reset, "latest", "--yes").stderr
         assert len(run_json("consume", tmp_path, "--topic", "a", "--group", "G")) == 7

@@ -195,19 +195,22 @@ def test_offsets_are_reset_after_a_look(store: Path) -> None:
     assert run(*reset, 4, "--yes").exit_code == 0
     assert offsets.query_offsets("G", "orders") == {0: 4, 1: 4, 2: 4, 3: 4}
     assert [row["reset_to"] for row in run_json(*reset, "99")] == [10, 10, 10, 10]
+    assert "offset 99 is not there everywhere: the nearest one is taken" in run(*reset, "99").stderr
+    for wrong in ("yesterday", "-5"):
+        refused = run(*reset, wrong)
+        assert refused.exit_code == 2
+        assert f"'{wrong}' is no time and no offset" in refused.stderr
+        assert "give earliest, latest, an offset, or a time" in refused.stderr
     assert [row["reset_to"] for row in run_json(*reset, "latest")] == [10, 10, 10, 10]
     assert [row["reset_to"] for row in run_json(*reset, "2001-01-01")] == [0, 0, 0, 0]
     assert [row["reset_to"] for row in run_json(*reset, "2101-01-01")] == [10, 10, 10, 10]
     misspelt = ("offsets", store, "--group", "Gg", "--topic", "orders", "--reset-to", "earliest")
-    for flags in ((), ("--yes",)):
-        told = run(*misspelt, *flags)
-        assert (told.exit_code, "did you mean G?" in told.stderr) == (2, True), told
-        assert "the group Gg has no offsets" in told.stderr
+    assert "the group Gg has no offsets yet; did you mean G?" in run(*misspelt).stderr
     other = run(*misspelt[:3], "billing", *misspelt[4:], "--yes")
     assert (other.exit_code, "the group billing has no offsets yet; there are: G" in other.stderr) == (0, True), other
     assert offsets.query_offsets("Gg", "orders") == {}
     assert offsets.query_offsets("billing", "orders") == {0: 0, 1: 0, 2: 0, 3: 0}
-    assert run(*misspelt, "--yes", "--new-group").exit_code == 0
+    assert run(*misspelt, "--yes").exit_code == 0
     with Consumer(store, "G", "orders"):
         refused = run(*reset, "earliest", "--yes")
         assert refused.exit_code == 2

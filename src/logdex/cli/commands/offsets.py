@@ -41,9 +41,6 @@ def offsets(
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Reset, and do not only show it.")] = False,
-    new_group: Annotated[
-        bool, typer.Option("--new-group", help="Give offsets to a group that has none, though one is named almost so.")
-    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show how far groups have read and how much is left. Exit 0 good, 1 damage found, 2 cannot
@@ -57,11 +54,21 @@ def offsets(
         if reset_to.isdecimal():
             require_longs(**{"--reset-to": int(reset_to[:25])})
         elif reset_to not in ("earliest", "latest"):
-            time_ms = parse_time(reset_to)
+            time_ms = _time_of(reset_to)
     own = {"group": group, "topic": topic, "reset_to": reset_to, "time_ms": time_ms, "yes": yes}
-    is_good = show("offsets", target, **own, new_group=new_group, as_json=as_json)
+    is_good = show("offsets", target, **own, as_json=as_json)
     if reset_to is not None and not yes:
         note("nothing was changed")
         hint("add --yes to reset")
     if not is_good:
         raise typer.Exit(PROBLEMS_FOUND)
+
+
+def _time_of(text: str) -> int:
+    try:
+        if text.lstrip("-").isdecimal():
+            raise UsageError(f"{text} is no offset")
+        return parse_time(text)
+    except UsageError:
+        known = "give earliest, latest, an offset, or a time such as 2026-03-02T08:00:00Z"
+        raise UsageError(f"{text!r} is no time and no offset", hint=known) from None

@@ -6,28 +6,28 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from logdex.cli.output import emit_json, note, table
-from logdex.errors import UsageError
 from logdex.primitives.wrong_questions import nearest_names
 
 _LISTED = 8
 """How many groups are named where one is not known."""
 
 
-def check_group(group: str, known: Iterable[str], *, new_group: bool) -> None:
-    """Says that a group whose offsets are to be reset has none yet. Raises `UsageError` if one of
-    those that have is named almost so, unless a `new_group` is wanted."""
+def tell_new_group(group: str, known: Iterable[str]) -> None:
+    """Says that a group whose offsets are to be reset has none yet, with the nearest of those that
+    have, or all."""
     names = sorted(set(known))
     if group in names:
         return
     similar = nearest_names(group, names)
-    if similar and not new_group:
-        raise UsageError(
-            f"the group {group} has no offsets",
-            hint=f"did you mean {similar[0]}? To give {group} offsets, add --new-group",
-        )
     listed = ", ".join(names[:_LISTED]) + (" …" if names[_LISTED:] else "")
-    others = f"there are: {listed}" if names else "no group has any"
+    others = f"did you mean {similar[0]}?" if similar else f"there are: {listed}" if names else "no group has any"
     note(f"the group {group} has no offsets yet; {others}")
+
+
+def tell_moved(reset_to: str | None, targets: Iterable[int | None]) -> None:
+    """Says that an offset that is to be reset to is not there."""
+    if reset_to is not None and reset_to.isdecimal() and any(each not in (None, int(reset_to)) for each in targets):
+        note(f"offset {reset_to} is not there everywhere: the nearest one is taken; a time is given in ISO 8601")
 
 
 class OffsetRow(NamedTuple):

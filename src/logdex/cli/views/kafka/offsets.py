@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.views.offset_rows import OffsetRow, check_group, print_offsets
+from logdex.cli.views.offset_rows import OffsetRow, print_offsets, tell_moved, tell_new_group
 from logdex.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ def show(
     reset_to: str | None,
     time_ms: int | None,
     yes: bool,
-    new_group: bool,
     as_json: bool,
 ) -> bool:
     """Prints how far groups and readers are, with the offsets after a reset."""
@@ -42,10 +41,11 @@ def show(
                 hint="kafka-consumer-groups.sh --reset-offsets resets it; Logdex resets its own named readers",
             )
         if reset_to is not None and group is not None:
-            check_group(group, _names(snapshot), new_group=new_group)
+            tell_new_group(group, _names(snapshot))
         is_named = topic is not None and not groups
         progress = progress_of(partitions, group, is_named=is_named)
         targets = [None if reset_to is None else reset_target(each.partition, reset_to, time_ms) for each in progress]
+        tell_moved(reset_to, targets)
         for each, target in zip(progress, targets, strict=True):
             if yes and target is not None:
                 with reader_lock(each.partition.path, each.name):

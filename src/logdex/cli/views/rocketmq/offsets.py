@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.output import note, shown
-from logdex.cli.views.offset_rows import OffsetRow, check_group, print_offsets
+from logdex.cli.views.offset_rows import OffsetRow, print_offsets, tell_moved, tell_new_group
 from logdex.errors import LogInUseError, UsageError
 from logdex.primitives.text import to_bytes
 
@@ -24,7 +24,6 @@ def show(
     reset_to: str | None,
     time_ms: int | None,
     yes: bool,
-    new_group: bool,
     as_json: bool,
 ) -> bool:
     """Prints the progress of groups, with the offsets after a reset. Returns whether the newest
@@ -52,9 +51,10 @@ def show(
                 f"{path}: nothing is known of that", hint=f"logdex offsets {shlex.quote(path)} lists what is known"
             )
         if reset_to is not None and group is not None:
-            check_group(group, [shown(each) for _, each in read.offsets], new_group=new_group)
+            tell_new_group(group, [shown(each) for _, each in read.offsets])
         place = int(reset_to) if reset_to is not None and reset_to.isdecimal() else reset_to
         targets = [None if place is None else reset_target(snapshot, row, place, time_ms) for row in rows]
+    tell_moved(reset_to, targets)
     if yes and group is not None and wanted is not None:
         pairs = zip(rows, targets, strict=True)
         _reset(path, manager, group, {(wanted, row.queue_id): at for row, at in pairs if at is not None})
