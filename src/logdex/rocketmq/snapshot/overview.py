@@ -54,9 +54,9 @@ class QueueOverview:
     size_bytes: int = 0
     begin_timestamp_ms: int | None = None
     end_timestamp_ms: int | None = None
-    consumer_offsets: dict[str, int | None] = field(default_factory=dict)
-    """Consumer group → the next queue offset that it consumes, from `config/consumerOffset.json`;
-    None if the group has committed offsets of other queues of the topic alone."""
+    consumer_offsets: dict[str, int] = field(default_factory=dict)
+    """Consumer group → the next queue offset that it consumes, from
+    `config/consumerOffset.json`."""
 
     @property
     def messages(self) -> int:
@@ -68,8 +68,8 @@ class QueueOverview:
         there."""
         return self.lag_from(self.consumer_offsets[group])
 
-    def lag_from(self, offset: int | None) -> int:
-        """Returns the number of messages from a queue offset on, all for None."""
+    def lag_from(self, offset: int) -> int:
+        """Returns the number of messages from a queue offset on."""
         return lag_of(offset, self.first_available_offset, self.max_offset)
 
     def to_json(self) -> dict[str, Any]:
@@ -337,12 +337,12 @@ class _Look:
             return
         if read.file.remark is not None:
             self.problems.append(read.file.remark)
-        by_topic: dict[bytes, list[QueueOverview]] = {}
-        for queue in queues:
-            by_topic.setdefault(queue.topic, []).append(queue)
+        by_name = {(queue.topic, queue.queue_id): queue for queue in queues}
         for (topic, group), offsets in read.offsets.items():
-            for queue in by_topic.get(topic, ()):
-                queue.consumer_offsets[to_text(group)] = offsets.get(queue.queue_id)
+            for queue_id, offset in offsets.items():
+                queue = by_name.get((topic, queue_id))
+                if queue is not None:
+                    queue.consumer_offsets[to_text(group)] = offset
 
     def _checkpoint(self) -> StoreCheckpoint | None:
         path = StorePaths(self.root).checkpoint

@@ -145,14 +145,13 @@ def _print_queues(look: StoreOverview) -> None:
 
 def _print_groups(look: StoreOverview) -> None:
     rows = [
-        (shown(group), shown(queue.topic), queue.queue_id, "-" if offset is None else str(offset), queue.lag(group))
+        (shown(group), shown(queue.topic), str(queue.queue_id), str(offset), str(queue.lag(group)))
         for queue in look.queues
         for group, offset in queue.consumer_offsets.items()
     ]
     if rows:
         emit("")
-        shown_rows = [(group, topic, str(queue_id), at, str(lag)) for group, topic, queue_id, at, lag in sorted(rows)]
-        table([("GROUP", "TOPIC", "QUEUE", "OFFSET", "LAG"), *shown_rows], right=(2, 3, 4))
+        table([("GROUP", "TOPIC", "QUEUE", "OFFSET", "LAG"), *sorted(rows)], right=(2, 3, 4))
 
 
 def _print_file(look: FileOverview) -> None:
