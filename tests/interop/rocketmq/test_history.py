@@ -177,9 +177,7 @@ def left_out(root: Path, config: StoreConfig) -> set[int]:
     is found."""
     found = set()
     for finding in verify(root, config).findings:
-        assert (finding.check, "no consumer gets this one" in finding.message) == ("message-queue-offset", True), (
-            finding
-        )
+        assert (finding.check, "no consumer gets it" in finding.message) == ("message-queue-offset", True), finding
         found.add(int(Path(finding.path).name) + finding.position - MESSAGE_HEAD.offset_of("queue_offset"))
     return found
 
