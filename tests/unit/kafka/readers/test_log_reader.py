@@ -15,6 +15,7 @@ from logdex.kafka.files.reader_positions import read_position, reader_names
 from logdex.kafka.log.log import Log
 from logdex.kafka.read.follow.follower import LogFollower
 from logdex.kafka.readers.log_reader import LogReader
+from logdex.kafka.readers.log_start import LogStart
 from logdex.kafka.verify import verify
 from logdex.testing import Fault, FaultEnv, Killed
 
@@ -301,3 +302,16 @@ def test_positions_of_earlier_versions_are_read(tmp_path: Path) -> None:
             file.write_text(text)
             with log.reader("r") as reader:
                 assert numbers(reader.poll(1)) == [4]
+
+
+def test_a_partition_that_was_renamed_keeps_its_start(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "events-0") as log:
+        log.append([Record(value=b"%d" % number) for number in range(20)])
+        with log.reader("billing") as reader:
+            assert len(reader.poll(5)) == 5
+            reader.commit()
+        log.delete_records(12)
+    (tmp_path / "events-0").rename(tmp_path / "copied-3")
+    assert LogStart(str(tmp_path / "copied-3"), DEFAULT_ENV).now() == 12
+    with LogReader(tmp_path / "copied-3", "billing") as reader:
+        assert [record.offset for record in reader.poll()] == list(range(12, 20))
