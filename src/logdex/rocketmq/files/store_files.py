@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from logdex.errors import StorageError
+from logdex.errors import StorageError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.primitives.java_hash import decode_utf8
 
@@ -116,6 +116,8 @@ class StoreFiles:
         try:
             if env.is_file(paths.abort):
                 text = env.read_file(paths.abort, _SMALL_FILE_SIZE_BYTES_MAX).decode("utf-8", "backslashreplace")
+        except VanishedError:
+            pass  # a broker that shuts down removes it
         except StorageError as error:
             if problems is None:
                 raise

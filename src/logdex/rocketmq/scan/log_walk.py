@@ -7,6 +7,7 @@ messages use `logdex.rocketmq.scan.scanner`.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
+from contextlib import suppress
 
 from logdex.errors import CorruptError, MissingFileError, UsageError, VanishedError
 from logdex.io.env import Env
@@ -78,10 +79,12 @@ def readable(log: CommitLog, offset: int) -> StoredMessage | None:
 
 
 def newest_written(log: CommitLog) -> CommitLogFile:
-    """Returns the newest file that begins with anything but zeros, else the first one."""
+    """Returns the newest file that begins with anything but zeros, else the first one. Files that
+    are gone are passed over: a broker that shuts down removes those that it has made ahead."""
     for file in reversed(log.files):
-        if any(log.read(file.start_offset, min(BLANK.size_bytes, file.size_bytes))):
-            return file
+        with suppress(VanishedError):
+            if any(log.read(file.start_offset, min(BLANK.size_bytes, file.size_bytes))):
+                return file
     return log.files[0]
 
 

@@ -37,14 +37,12 @@ def find_store_end(
     """Returns the end of the log of the store at `root`, found from the newest known message.
     `queues` are read only if the IndexFiles point to no message in the log's newest file.
     `look_behind` is passed to `find_valid_end`. `log` is listed again if a broker has meanwhile
-    removed the file where it ended."""
+    removed one of its files."""
     for _ in range(_LISTINGS_MAX):
         try:
             known = _known(root, log, queues, env)
             return find_valid_end(log, known, config, look_behind=look_behind, env=env)
         except VanishedError:
-            if not log.was_trimmed(log.min_offset):
-                raise
             log.refresh()
     raise MissingFileError("a broker removes its files faster than they are read", path=log.directory)
 

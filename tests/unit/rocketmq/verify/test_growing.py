@@ -4,6 +4,7 @@ looked at."""
 from __future__ import annotations
 
 import itertools
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from logdex.io.env import Env
+from logdex.io.open_files import OpenFiles
+from logdex.rocketmq.dispatch.job import Dispatcher
 from logdex.rocketmq.rebuild import rebuild
+from logdex.rocketmq.recover import recover
 from logdex.rocketmq.snapshot.overview import overview
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.verify import verify
@@ -122,3 +126,62 @@ def test_the_log_rolls_and_loses_its_oldest_files(
     for number in some(range(1, 1 - still.left), 18):
         store = GrowingStore(tmp_path / f"{number}", messages(120), 26, SMALL, is_ahead=is_ahead)
         reader(store, Burst(store, number))
+
+
+class Shutdown(Env):
+    """A broker that shuts down at an operation: it removes the files that it has made ahead, one
+    per operation, then ``abort``."""
+
+    def __init__(self, store: GrowingStore, number: int) -> None:
+        super().__init__()
+        self.left, self._store = number, store
+        newest = max((store.root / "commitlog").glob("[0-9]*"))
+        self._ahead = [newest.with_name(f"{int(newest.name) + 4096 * more:020d}") for more in (1, 2)]
+        for path in self._ahead:
+            path.write_bytes(bytes(4096))
+        (store.root / "abort").touch()
+
+    @contextmanager
+    def operation(self, kind: str, path: str) -> Iterator[None]:
+        self.left -= 1
+        if self.left <= 0:
+            (self._ahead.pop(0) if self._ahead else self._store.root / "abort").unlink(missing_ok=True)
+        with super().operation(kind, path):
+            yield
+
+
+def ask(store: GrowingStore, env: Env) -> None:
+    with StoreSnapshot(str(store.root), config=SMALL, env=env) as snapshot:
+        found = snapshot.query_message(store.rows[0].topic, "all")
+    assert (found.complete, len(found.messages)) == (True, len(store.rows))
+
+
+def salvage(store: GrowingStore, env: Env) -> None:
+    report = recover(str(store.root), f"{store.root}-rebuilt", SMALL, sync=False, env=env)
+    assert (report.messages, report.lossy) == (len(store.rows), False)
+
+
+def dispatch(store: GrowingStore, env: Env) -> None:
+    with Dispatcher(str(store.root), f"{store.root}-rebuilt", SMALL, env=env) as job:
+        job.step()
+    assert (job.report.messages, job.report.lossy) == (len(store.rows), False)
+
+
+@pytest.mark.parametrize("reader", [*READERS, ask, salvage, dispatch])
+def test_the_broker_shuts_down_and_removes_the_files_made_ahead(
+    reader: Callable[[GrowingStore, Env], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = lambda env: OpenFiles(env, 1)  # noqa: E731  # as in a log of many files, which are not all open
+    monkeypatch.setattr("logdex.rocketmq.commit_log.commit_log.OpenFiles", few)
+    store = GrowingStore(tmp_path / "store", messages(30), 30, SMALL)
+    still = Shutdown(store, 10**6)
+    reader(store, still)
+    for path in still._ahead:
+        path.unlink()
+    for number in some(range(1, 10**6 - still.left + 1), 18):
+        shutil.rmtree(f"{store.root}-rebuilt", ignore_errors=True)
+        env = Shutdown(store, number)
+        reader(store, env)
+        env.left = 0
+        while (store.root / "abort").exists():
+            env.exists("")
