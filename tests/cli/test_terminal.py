@@ -102,7 +102,7 @@ class Terminal:
         self._master, slave = pty.openpty()
         self.file = os.fdopen(slave, "w", encoding="utf-8", errors="backslashreplace")
         self._parts: list[bytes] = []
-        self._reader = threading.Thread(target=self._read)
+        self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
@@ -138,7 +138,7 @@ def to_pipe(_: Path) -> tuple[Any, Callable[[], str]]:
     out = os.fdopen(write_end, "w", encoding="utf-8")
     parts: list[str] = []
     with_input = os.fdopen(read_end, encoding="utf-8")
-    reader = threading.Thread(target=lambda: parts.append(with_input.read()))
+    reader = threading.Thread(target=lambda: parts.append(with_input.read()), daemon=True)
     reader.start()
 
     def text() -> str:
