@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypedDict
 
 from logdex.errors import UsageError
 from logdex.primitives.host import Host
@@ -90,7 +90,8 @@ class StoreOptions:
                 raise UsageError(f"{name} must be from 1 to {_INT_MAX}, got {getattr(self, name)}")
 
 
-class MessageStoreSettings(StoreSettings, total=False):
+# The base TypedDict is named again because pdoc finds inherited keys only then.
+class MessageStoreSettings(StoreSettings, TypedDict, total=False):
     """The settings of `MessageStore.open`: the fields of `StoreOptions` but the hosts, and what no
     file of a store states."""
 
