@@ -7,14 +7,17 @@ which there may be thousands, are read only if no IndexFile points into the newe
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable
 
 from logdex.errors import MissingFileError, StoreError, VanishedError
 from logdex.io.env import Env
+from logdex.jobs import look_again
 from logdex.layout.rocketmq import BLANK
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.commit_log.log_end import LogEnd
 from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue
+from logdex.rocketmq.files.offset_files import offset_in_name
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.index_file.index_paths import newest_indexed
 from logdex.rocketmq.read.parts.behind_damage import position_behind
@@ -23,6 +26,7 @@ from logdex.rocketmq.scan.log_walk import newest_written
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 _LISTINGS_MAX = 10
+_LOOKS = 3
 
 
 def find_store_end(
@@ -37,14 +41,28 @@ def find_store_end(
     """Returns the end of the log of the store at `root`, found from the newest known message.
     `queues` are read only if the IndexFiles point to no message in the log's newest file.
     `look_behind` is passed to `find_valid_end`. `log` is listed again if a broker has meanwhile
-    removed one of its files."""
+    removed a file of it."""
     for _ in range(_LISTINGS_MAX):
         try:
             known = _known(root, log, queues, env)
             return find_valid_end(log, known, config, look_behind=look_behind, env=env)
-        except VanishedError:
+        except VanishedError as error:
+            if not _was_removed(log, error.path):
+                raise
             log.refresh()
     raise MissingFileError("a broker removes its files faster than they are read", path=log.directory)
+
+
+def _was_removed(log: CommitLog, path: str) -> bool:
+    """Whether a broker has removed a file of the log: an old one, or one that it had made ahead, as
+    a broker that shuts down does. It has made two ahead, and may remove the first one first."""
+    start = offset_in_name(posixpath.basename(path))
+    for look in range(_LOOKS):
+        if look:
+            look_again.pause()
+        if log.was_trimmed(log.min_offset if start is None else start):
+            return True
+    return False
 
 
 def _known(root: str, log: CommitLog, queues: Iterable[ConsumeQueue], env: Env) -> list[int]:

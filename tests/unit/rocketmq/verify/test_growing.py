@@ -178,7 +178,7 @@ def test_the_broker_shuts_down_and_removes_the_files_made_ahead(
     reader(store, still)
     for path in still._ahead:
         path.unlink()
-    for number in some(range(1, 10**6 - still.left + 1), 18):
+    for number in some(range(1, 10**6 - still.left + 1), 50, first=9):
         shutil.rmtree(f"{store.root}-rebuilt", ignore_errors=True)
         env = Shutdown(store, number)
         reader(store, env)
