@@ -7,6 +7,7 @@ import itertools
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -136,8 +137,8 @@ class Shutdown(Env):
         super().__init__()
         self.left, self._store = number, store
         newest = max((store.root / "commitlog").glob("[0-9]*"))
-        self._ahead = [newest.with_name(f"{int(newest.name) + 4096 * more:020d}") for more in (1, 2)]
-        for path in self._ahead:
+        self.ahead = [newest.with_name(f"{int(newest.name) + 4096 * more:020d}") for more in (1, 2)]
+        for path in self.ahead:
             path.write_bytes(bytes(4096))
         (store.root / "abort").touch()
 
@@ -145,7 +146,7 @@ class Shutdown(Env):
     def operation(self, kind: str, path: str) -> Iterator[None]:
         self.left -= 1
         if self.left <= 0:
-            (self._ahead.pop(0) if self._ahead else self._store.root / "abort").unlink(missing_ok=True)
+            (self.ahead.pop(0) if self.ahead else self._store.root / "abort").unlink(missing_ok=True)
         with super().operation(kind, path):
             yield
 
@@ -171,17 +172,17 @@ def dispatch(store: GrowingStore, env: Env) -> None:
 def test_the_broker_shuts_down_and_removes_the_files_made_ahead(
     reader: Callable[[GrowingStore, Env], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = lambda env: OpenFiles(env, 1)  # noqa: E731  # as in a log of many files, which are not all open
+    few = partial(OpenFiles, open_max=1)  # as in a log of many files, which are not all open
     monkeypatch.setattr("logdex.rocketmq.commit_log.commit_log.OpenFiles", few)
     store = GrowingStore(tmp_path / "store", messages(30), 30, SMALL)
-    still = Shutdown(store, 10**6)
-    reader(store, still)
-    for path in still._ahead:
-        path.unlink()
-    for number in some(range(1, 10**6 - still.left + 1), 50, first=9):
+
+    def calls(shutdown: Shutdown) -> int:
+        before = shutdown.left
+        reader(store, shutdown)
         shutil.rmtree(f"{store.root}-rebuilt", ignore_errors=True)
-        env = Shutdown(store, number)
-        reader(store, env)
-        env.left = 0
-        while (store.root / "abort").exists():
-            env.exists("")
+        for path in shutdown.ahead:
+            path.unlink()
+        return before - shutdown.left
+
+    for number in some(range(1, calls(Shutdown(store, 10**6)) + 1), 50, first=9):
+        calls(Shutdown(store, number))
