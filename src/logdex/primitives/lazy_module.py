@@ -7,10 +7,15 @@ from typing import Any
 
 
 class LazyModule:
-    """A module that is imported at the first use of one of its names."""
+    """A module that is imported at the first use of one of its names.
+
+    It keeps the names that were used, because kernels' callers look them up per window.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(import_module(self._name), name)
+        value = getattr(import_module(self._name), name)
+        setattr(self, name, value)
+        return value
