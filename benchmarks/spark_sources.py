@@ -92,7 +92,7 @@ def _measured(
 
 
 def _from_memory(frame: DataFrame, codec: str, output: Path, repeats: int) -> dict[str, Any]:
-    """The same rows from Spark's memory to Parquet, which no source can be faster than."""
+    """The same rows from Spark's memory to Parquet: about the most that a source can reach."""
     count = frame.persist().count()
     what = f"the same rows from Spark's memory, {codec}, parquet, M records/s"
     rates = Rates(what, count, works(frame, "value", output)["parquet"], warm_s=WARM_S)
