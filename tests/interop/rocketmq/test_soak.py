@@ -217,4 +217,5 @@ def test_soak(history: Sequence[tuple[str, str]], peers_dir: Path, tmp_path: Pat
     print(beside.rounds, engine.acknowledged)
     assert not beside.problems, "\n".join([f"{len(beside.problems)} problems", *beside.problems[:20]])
     assert min(beside.rounds.values()) > 0
-    assert check_rows(store, engine, engine.acknowledged) > 1000
+    assert engine.acknowledged > 1000
+    assert check_rows(store, engine, engine.acknowledged) > 0  # the engine may have removed all but the newest file
