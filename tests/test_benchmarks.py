@@ -168,8 +168,10 @@ def test_embedded_stores_are_measured_alike(tmp_path: Path) -> None:
 def test_sources_of_spark_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(stores.SPECS, "1k", stores.StoreSpec("1k", 200, 100))
     monkeypatch.setattr(peer, "why_missing", lambda: "not in this test")
+    monkeypatch.setattr(spark_sources, "WARM_S", 0.0)
     rows = spark_sources.rocketmq_source(tmp_path, 1) + spark_sources.kafka_source(tmp_path, 1, RECORDS)
-    assert len(rows) == 16
+    assert len(rows) == 18
+    assert sum("from Spark's memory" in row["what"] for row in rows) == 2  # without a codec, and with lz4
     assert all(row["median"] >= 0 and "ratio" not in row for row in rows)
 
 
