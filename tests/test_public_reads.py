@@ -19,6 +19,7 @@ from logdex.errors import LogClosedError, MissingFileError, UsageError
 from logdex.frames.opened_log import OpenedLog
 from logdex.kafka import Log, LogDirSnapshot, PartitionSnapshot, Record
 from logdex.rocketmq import Message, MessageStore, StoreSnapshot
+from tests.examples import cases
 
 KINDS = [StoreSnapshot, MessageStore, LogDirSnapshot, PartitionSnapshot, Log]
 SIZES: dict[str, Any] = {"mapped_file_size_commit_log": 4096, "max_hash_slot_num": 7, "max_index_num": 8}
@@ -230,7 +231,7 @@ builtins.kept = [begun, [next(each) for each in begun]]  # until modules are gon
 """
 
 
-@pytest.mark.parametrize("kind", ["store", "log"])
+@pytest.mark.parametrize("kind", cases(["store", "log"], 2))
 def test_what_a_program_leaves_open_is_closed_quietly_when_it_ends(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "orders-0"
     code = [sys.executable, "-c", _LEFT_OPEN, kind, str(path)]

@@ -15,6 +15,7 @@ from logdex.kafka.batch.record import Record
 from logdex.kafka.log.log import Log
 from logdex.testing.store_builder import make_message, write_commit_log
 from tests.cli.helpers import rows_of
+from tests.examples import cases
 
 COUNT = 1_200
 BODY = b"x" * 25_000
@@ -33,7 +34,7 @@ def commit_log(folder: Path) -> tuple[Path, Path]:
     return folder, folder / "commitlog" / f"{0:020d}"
 
 
-@pytest.mark.parametrize("make", [kafka_log, commit_log])
+@pytest.mark.parametrize("make", cases([kafka_log, commit_log], 2))
 def test_cat_of_a_file_that_is_truncated(make: Any, tmp_path: Path) -> None:
     root, file = make(tmp_path / "root")
     command = [sys.executable, "-m", "logdex", "cat", str(root), "--json"]

@@ -14,6 +14,7 @@ from logdex.io.env import Env
 from tests.cli.helpers import run
 from tests.cli.small_places import make_places
 from tests.directories import contents
+from tests.examples import cases
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "rebuild of a store": ("rebuild", "store"),
@@ -39,7 +40,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.parametrize("case", COMMANDS)
+@pytest.mark.parametrize("case", cases(COMMANDS, 3))
 def test_a_command_begins_in_spite_of_too_little_space(
     case: str, places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from logdex.errors import UsageError
 from logdex.kafka.batch.record import Record
 from logdex.kafka.log.log import Log
 from tests.directories import contents
-from tests.examples import some
+from tests.examples import cases, some
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def printed(logs: Path, target: Path, *, unbuffered: bool, size_max: int) -> sub
         )
 
 
-@pytest.mark.parametrize("unbuffered", [False, True])
+@pytest.mark.parametrize("unbuffered", cases([False, True], 2))
 def test_a_full_disk_is_told(unbuffered: bool, logs: Path, tmp_path: Path) -> None:
     whole = printed(logs, tmp_path / "whole", unbuffered=unbuffered, size_max=1 << 30)
     size = (tmp_path / "whole").stat().st_size
@@ -56,16 +56,16 @@ def test_a_full_disk_is_told(unbuffered: bool, logs: Path, tmp_path: Path) -> No
         assert b"Traceback" not in cut.stderr
 
 
-@pytest.mark.parametrize("flags", [(), ("--json",), ("--limit", "9")], ids=["text", "JSON", "few"])
-def test_a_full_device_is_told_in_one_line(flags: tuple[str, ...], logs: Path) -> None:
+@pytest.mark.parametrize("flags", cases(["", "--json", "--limit 9"], 3, first=1))
+def test_a_full_device_is_told_in_one_line(flags: str, logs: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    command = [sys.executable, "-m", "logdex", "cat", str(logs), *flags]
+    command = [sys.executable, "-m", "logdex", "cat", str(logs), *flags.split()]
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=environment, check=False)
     assert (done.returncode, done.stderr) == (2, b"logdex: output: no space left on device\n")
 
 
-@pytest.mark.parametrize("arguments", ["--help", "info LOGS", "cat LOGS --limit 9"])
+@pytest.mark.parametrize("arguments", cases(["--help", "info LOGS", "cat LOGS --limit 9"], 3, first=1))
 @pytest.mark.parametrize("stdout", [">&-", ">/dev/full"])
 def test_a_stdout_that_takes_nothing_is_told_in_one_line(arguments: str, stdout: str, logs: Path) -> None:
     command = f"{sys.executable} -m logdex {arguments.replace('LOGS', str(logs))} {stdout}"
@@ -82,7 +82,7 @@ def test_an_error_is_told_where_stdout_takes_nothing(capsys: pytest.CaptureFixtu
     assert (ended.value.exit_code, capsys.readouterr().err) == (2, "logdex: a reason\n")
 
 
-@pytest.mark.parametrize("closed", ["2>&-", "<&- 2>&-"])
+@pytest.mark.parametrize("closed", cases(["2>&-", "<&- 2>&-"], 2, first=1))
 def test_closed_stdin_and_stderr_change_no_output(closed: str, logs: Path) -> None:
     command = f"{sys.executable} -m logdex cat {logs} --limit 9"
     whole = subprocess.run(command, shell=True, capture_output=True, check=True)

@@ -15,6 +15,7 @@ from logdex.kafka.log.log import Log
 from logdex.kafka.snapshot.log_dir_snapshot import KafkaSnapshot, LogDirSnapshot, open_kafka
 from logdex.kernels.kafka.batch_columns import BatchColumns
 from tests.conftest import GoldenStore
+from tests.examples import cases
 from tests.golden import kafka as golden
 from tests.plain_twins import plain_twins
 
@@ -37,7 +38,7 @@ def filters_of(records: list[Record]) -> list[dict[str, Any]]:
     return [{}, {"limit": 7}, {"control": True}, {"key": key}, {"isolation": "read_committed"}, *bounds]
 
 
-@pytest.mark.parametrize("name", golden.NAMES)
+@pytest.mark.parametrize("name", cases(golden.NAMES, 2))
 def test_scans_find_the_same(name: str, golden_log: GoldenStore) -> None:
     with open_kafka(str(golden_log(name))) as snapshot:
         records = list(snapshot.scan(control=True).records())

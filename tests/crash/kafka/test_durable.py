@@ -85,7 +85,7 @@ def test_every_directory_that_is_made_has_its_name_on_disk(tmp_path: Path) -> No
     require_kept(env, tmp_path, name, 1)
 
 
-@pytest.mark.parametrize("home", ["lone", "broker's", "broker's, clean"])
+@pytest.mark.parametrize("home", cases(["lone", "broker's", "broker's, clean"], 3, first=1))
 def test_a_process_killed_while_it_opened_leaves_nothing_half_done(tmp_path: Path, home: str) -> None:
     """The next one finds names and marks as they were to be, and must not take them for durable."""
     ended = False

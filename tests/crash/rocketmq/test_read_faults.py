@@ -95,7 +95,7 @@ def test_refused_at_every_operation(
     assert clean.open_paths == []
     assert clean.count(CHANGES) == 0
     refused = 0
-    for at in some(range(1, clean.count() + 1), 29, first=code + 5 * lasting):
+    for at in some(range(1, clean.count() + 1), 59, first=code + 5 * lasting):
         env = FaultEnv(str(root), Fault(at, code, lasting=lasting))
         try:
             answer, whole = read(root, action, env)

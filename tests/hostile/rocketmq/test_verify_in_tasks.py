@@ -64,7 +64,7 @@ class Shrinking(Env):
 def test_a_file_that_becomes_shorter_meanwhile(name: str, root: Path, tmp_path: Path) -> None:
     untouched = Shrinking(root, 0)
     assert report(root, untouched, 3)["findings"] == 0
-    for number in some(range(1, -untouched.left + 1, 6), 30, first=3):
+    for number in some(range(1, -untouched.left + 1, 6), 60, first=3):
         copy = tmp_path / str(number)
         shutil.copytree(root, copy)
         path = sorted((copy / name).iterdir())[0]

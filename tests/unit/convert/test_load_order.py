@@ -85,7 +85,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_order, "_OPEN_MAX", 2)
 
 
-@pytest.mark.parametrize("seed", cases(range(6), 3))
+@pytest.mark.parametrize("seed", cases(range(6), 6))
 def test_any_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Rows of two partitions, with gaps, in seven files of several row groups, which are sorted or
     not."""

@@ -11,6 +11,7 @@ import pytest
 
 from logdex.errors import UsageError
 from logdex.kafka.log.log import Log
+from tests.examples import cases
 from tests.unit.kafka.log.logs import values
 
 _SCRIPT = """
@@ -46,7 +47,7 @@ sys.exit(code)
 """
 
 
-@pytest.mark.parametrize("is_log_directory", [False, True])
+@pytest.mark.parametrize("is_log_directory", cases([False, True], 2, first=1))
 def test_a_forked_child_does_not_write(tmp_path: Path, is_log_directory: bool) -> None:
     if is_log_directory:
         (tmp_path / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=1\n")

@@ -18,6 +18,7 @@ from logdex.kafka.readers.log_reader import LogReader
 from logdex.kafka.readers.log_start import LogStart
 from logdex.kafka.verify import verify
 from logdex.testing import Fault, FaultEnv, Killed
+from tests.examples import some
 
 
 def a_log(path: Path, count: int) -> Log:
@@ -120,7 +121,7 @@ def test_a_damaged_position_is_named(tmp_path: Path) -> None:
 
 
 def test_a_kill_at_each_call_of_a_commit(tmp_path: Path) -> None:
-    for at in range(1, 160):
+    for at in some(range(1, 160), 5):
         path = tmp_path / str(at)
         with a_log(path, 10) as log:
             with log.reader("r") as reader:

@@ -128,7 +128,7 @@ def test_stated_sizes_hold_where_the_index_files_were_cut(store: Path, tmp_path:
 
 
 @pytest.mark.needs_shared
-@pytest.mark.parametrize(("zeroed", "more"), cases(itertools.product([0, 1, 2, 10], [5, 10, 25]), 5))
+@pytest.mark.parametrize(("zeroed", "more"), cases(itertools.product([0, 1, 2, 10], [5, 10, 25]), 12, first=10))
 def test_first_entries_that_are_damaged_do_not_shift_the_geometry(
     zeroed: int, more: int, golden_copy: Callable[..., Path]
 ) -> None:

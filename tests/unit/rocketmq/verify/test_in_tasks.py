@@ -49,13 +49,13 @@ def store(tmp_path: Path) -> Store:
     return Store(golden.unpack(NAME, tmp_path), NAME)
 
 
-@pytest.mark.parametrize("name", cases(HARMS, 4))
+@pytest.mark.parametrize("name", cases(HARMS, 8))
 def test_one_harm(store: Store, name: str) -> None:
     HARMS[name](store)
     assert check(store.root, store.config)["findings"] == 1
 
 
-@pytest.mark.parametrize("seed", cases(range(16), 4))
+@pytest.mark.parametrize("seed", cases(range(16), 8))
 def test_many_harms(seed: int, store: Store) -> None:
     chance = Random(seed)
     for name in chance.sample(sorted(HARMS), 6):
