@@ -28,7 +28,7 @@ def source(root: Path, count: int) -> StoreSource:
 
 
 def run(root: Path, output: Path, env: Env, *, sync: bool = True) -> ExportReport:
-    return export(source(root, 7), str(output), env=env, sync=sync)
+    return export(source(root, 7), str(output), table_format="delta", env=env, sync=sync)
 
 
 def places(log: list[tuple[str, str]], every: int) -> Sequence[int]:

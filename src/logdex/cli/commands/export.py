@@ -47,11 +47,18 @@ class Codec(StrEnum):
     NONE = "none"
 
 
+class TableFormat(StrEnum):
+    """A table format that the output is in as well."""
+
+    DELTA = "delta"
+
+
 @app.command(
     epilog=epilog(
         "logdex export store --output lake",
         "logdex export store --output lake --topic orders --from 2026-03-03T08:00",
         "logdex export logs --output lake --isolation-level read_committed --json",
+        "logdex export store --output lake --table-format delta",
         "logdex export store --output lake --engine spark --master 'local[2]'",
         notes="Writes Parquet files below DIR/topic=NAME/day=YYYY-MM-DD. Their columns are those of the Spark sources "
         "rocketmq_store and kafka_log, sorted by queue or partition and offset; columns of keys have Bloom filters. "
@@ -78,6 +85,10 @@ def export(
     control: ControlOption = False,
     isolation: IsolationOption = None,
     codec: Annotated[Codec, typer.Option("--compression", help="The codec of the Parquet files.")] = Codec.ZSTD,
+    table_format: Annotated[
+        TableFormat | None,
+        typer.Option(help="Make the output a Delta table too, which it then stays.", show_default=False),
+    ] = None,
     engine: EngineOption = Engine.LOCAL,
     master: MasterOption = "local[*]",
     jobs: JobsOption = None,
@@ -106,7 +117,9 @@ def export(
     found = find(target)
     is_whole = note_unfinished(found)
     with runner_of("export", format_of(found).log_size_bytes(found), engine, master, jobs) as runner:
-        report = run_export(source, written_to, runner, engine=engine, codec=codec, sync=not no_sync, env=env)
+        report = run_export(
+            source, written_to, runner, engine=engine, codec=codec, table_format=table_format, sync=not no_sync, env=env
+        )
     if as_json:
         emit_json(report.to_json())
     else:

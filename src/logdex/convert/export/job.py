@@ -15,7 +15,8 @@ from functools import partial
 
 from logdex.convert.columns.projection import Projection
 from logdex.convert.columns.table_form import FORMS, TableForm
-from logdex.convert.export.manifest import Manifest, last_manifest, require_manifests, require_own
+from logdex.convert.export import delta_log
+from logdex.convert.export.manifest import Manifest, exported_files, last_manifest, require_manifests, require_own
 from logdex.convert.export.parquet_file import CODECS
 from logdex.convert.export.report import ExportReport
 from logdex.convert.export.writer import DayWriter, WrittenFile
@@ -36,6 +37,8 @@ writes the same files."""
 SPLIT_BYTES = 64 << 20
 LOSSES_MAX = 100
 """How many losses a task tells one by one."""
+TABLE_FORMATS = ("delta",)
+"""The table formats that an export can be in, beside its own manifests."""
 _TASKS = "tasks"
 
 
@@ -63,6 +66,7 @@ def export(
     *,
     engine: str = "local",
     codec: str = "zstd",
+    table_format: str | None = None,
     sync: bool = True,
     task_bytes: int = TASK_BYTES,
     env: Env = DEFAULT_ENV,
@@ -71,7 +75,9 @@ def export(
     is None). All workers must see both under these paths.
 
     Files are named after the run and the task, and their bytes depend only on the log, the codec
-    and `task_bytes`. If a run is killed, the next one undoes what that had published. Raises
+    and `task_bytes`. If a run is killed, the next one undoes what that had published. With
+    `table_format="delta"`, the output becomes a Delta table with all that is in it, and stays one:
+    each further run adds its files to the table. Raises
     `UsageError` if `output` belongs to an export of another format or with another filter, has
     files of one whose manifests are gone, or of something else, or lies in the source; and if the
     log is not the one that was exported to it.
@@ -79,6 +85,10 @@ def export(
     started = work_seconds()
     if codec not in CODECS:
         raise UsageError(f"the codec {codec!r} is unknown", hint=f"choose from {', '.join(CODECS)}")
+    if table_format not in (None, *TABLE_FORMATS):
+        raise UsageError(
+            f"the table format {table_format!r} is unknown", hint=f"choose from {', '.join(TABLE_FORMATS)}"
+        )
     target = env.real_path(os.fspath(output))  # workers have working directories of their own
     runner = runner or LocalRunner()
     check_output(target, source.path, in_place=False, may_be_in_place=False, env=env)
@@ -94,12 +104,16 @@ def export(
         report.bytes, report.positions, report.losses = plan.size_bytes, plan.positions, plan.losses
         report.notes = staging.notes
         report.notes += plan.notes + plan.waiting
-        if plan.parts or plan.positions != before.positions:
+        has_table = delta_log.has_table(target, env)
+        begins_table = table_format is not None and not has_table
+        if plan.parts or plan.positions != before.positions or (begins_table and before.run):
             env.require_free(target, plan.size_bytes)
             job = _Export(runner, source.format, codec, staging, env, sync)
             job.write(plan.parts, f"run{before.run + 1:06d}", task_bytes)
             report.losses = [*plan.losses, *job.losses]
             manifest = before.next(plan, job.files, report.losses)
+            if begins_table or has_table:
+                job.add_to_table(manifest, is_first=begins_table)
             job.publish(manifest)
             report.run, report.messages, report.files = manifest.run, manifest.messages, len(job.files)
             report.written_bytes = sum(each.size_bytes for each in job.files)
@@ -121,6 +135,7 @@ class _Export:
         self.losses: list[str] = []
         self._runner = runner
         self._format = format_name
+        self._table_entry: tuple[str, ...] = ()
         self._codec = codec
         self._staging = staging
         self._env = env
@@ -144,16 +159,30 @@ class _Export:
             self.losses += done.losses
         remove_tree_in_use(home, env)
 
+    def add_to_table(self, manifest: Manifest, *, is_first: bool) -> None:
+        """Writes the run's entry of Delta's log. The first one of a table adds the files of earlier
+        runs too."""
+        output, form = self._staging.output, FORMS[self._format]
+        earlier = (exported_files(output, self._env) or []) if is_first else []
+        table_id = manifest.to_bytes().decode("ascii") if is_first else None
+        schema = Projection(form.columns, form.names).schema
+        name = delta_log.next_entry(output, self._env)
+        self._write(name, delta_log.entry(manifest.run, [*earlier, *self.files], schema, table_id))
+        self._table_entry = (self._new_name(name),)
+
     def publish(self, manifest: Manifest) -> None:
-        """Publishes the files, and then the manifest."""
-        path = f"{self._staging.directory}/{manifest.name}"
+        """Publishes the files, then the entry of Delta's log, and then the manifest."""
+        self._write(manifest.name, manifest.to_bytes())
+        names = dict.fromkeys(self._new_name(file.name) for file in self.files)
+        self._staging.publish(Names(tuple(names), last=(*self._table_entry, self._new_name(manifest.name))))
+
+    def _write(self, name: str, data: bytes) -> None:
+        path = f"{self._staging.directory}/{name}"
         self._env.make_dirs(posixpath.dirname(path))
         with self._env.open_write(path) as file:
-            file.write_at(0, manifest.to_bytes())
+            file.write_at(0, data)
             if self._sync:
                 file.sync()
-        names = dict.fromkeys(self._new_name(file.name) for file in self.files)
-        self._staging.publish(Names(tuple(names), last=(self._new_name(manifest.name),)))
 
     def _new_name(self, name: str) -> str:
         """Returns the name, or that of its first folder that the output does not have yet."""

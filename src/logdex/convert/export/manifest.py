@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from logdex.convert.export.delta_log import has_table
 from logdex.convert.export.writer import WrittenFile
 from logdex.convert.sources.source import SourcePlan
 from logdex.errors import CorruptError, UsageError
@@ -76,11 +77,13 @@ class Manifest:
 def require_own(output: str, has_manifests: bool, env: Env) -> None:
     """Raises `UsageError` for an output that something else than an export has written: the output
     of a Spark stream, of which readers see only the files that the stream's own folder lists, and a
-    folder that has no manifests and other Parquet files. Those of an export are left to
-    `require_manifests`."""
+    folder that has no manifests, and other Parquet files or a Delta table. Those of an export are
+    left to `require_manifests`."""
     hint = "choose another --output"
     if env.exists(f"{output}/{_SPARK_FOLDER}"):
         raise UsageError(f"{output} is the output of a Spark stream: it has {_SPARK_FOLDER}", hint=hint)
+    if not has_manifests and has_table(output, env):
+        raise UsageError(f"{output} is a Delta table that no export has written", hint=hint)
     foreign = None if has_manifests or not env.is_dir(output) else _foreign_file(output, env)
     if foreign is not None:
         raise UsageError(f"{foreign} is there, and no export has written it", hint=hint)
@@ -128,12 +131,11 @@ def last_manifest(output: str, env: Env) -> Manifest | None:
     return _read(paths[-1], env) if paths else None
 
 
-def exported_files(output: str, env: Env) -> frozenset[str] | None:
-    """Returns the paths of the files that the manifests of an export list, None if there are no
-    manifests. Raises the errors of `last_manifest`."""
+def exported_files(output: str, env: Env) -> list[WrittenFile] | None:
+    """Returns the files that the manifests of an export list, None if there are no manifests.
+    Raises the errors of `last_manifest`."""
     paths = _manifest_paths(output, env)
-    found = frozenset(f"{output}/{file.name}" for path in paths for file in _read(path, env).files)
-    return found if paths else None
+    return [file for path in paths for file in _read(path, env).files] if paths else None
 
 
 def _manifest_paths(output: str, env: Env) -> list[str]:

@@ -28,7 +28,8 @@ ROW_GROUP_BYTES = 32 << 20
 WAITING_BYTES = 128 << 20
 """How much memory all rows take that wait to be written."""
 _OPEN_MAX = 64
-_NONE = "__HIVE_DEFAULT_PARTITION__"
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+"""Stands for null in the name of a folder, as Hive writes it."""
 _DAY_MS = 86_400_000
 _EPOCH = date(1970, 1, 1)
 _DAYS_MAX = (date.max - _EPOCH).days
@@ -184,10 +185,10 @@ def _is_sorted(columns: list[npt.NDArray[np.int64]]) -> bool:
 
 def day_name(day: int) -> str:
     """Returns a day since 1970 as ISO 8601; Hive's name for none if it is negative."""
-    return _NONE if day < 0 else (_EPOCH + timedelta(days=day)).isoformat()
+    return NO_VALUE if day < 0 else (_EPOCH + timedelta(days=day)).isoformat()
 
 
 def escaped(topic: str) -> str:
     """Returns a topic as part of a folder's name, with ASCII's special characters as Hive and Spark
     escape them."""
-    return "".join(each if each in _PLAIN or not each.isascii() else f"%{ord(each):02X}" for each in topic) or _NONE
+    return "".join(each if each in _PLAIN or not each.isascii() else f"%{ord(each):02X}" for each in topic) or NO_VALUE

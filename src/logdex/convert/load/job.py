@@ -108,7 +108,8 @@ def load(
 
 def _notes_of_others(source: str, files: Sequence[TableFile], env: Env) -> list[str]:
     """Tells of files in an export that its manifests do not list."""
-    exported = exported_files(source, env)
+    found = exported_files(source, env)
+    exported = None if found is None else {f"{source}/{file.name}" for file in found}
     others = [] if exported is None else [file.path for file in files if file.path not in exported]
     if not others:
         return []
