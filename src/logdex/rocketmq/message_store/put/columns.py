@@ -68,8 +68,6 @@ def put_columns(core: StoreCore, encoder: Encoder, table: pa.Table | pa.RecordBa
         raise UsageError(f"put_columns takes an Arrow table, not {type(table).__name__}", hint="pyarrow.table(...)")
     if not core.takes_puts:
         return core.put_refused
-    if core.options.page_cache_busy():
-        return PutMessageResult(PutMessageStatus.OS_PAGE_CACHE_BUSY)
     if not table.num_rows:
         return PutMessageResult(PutMessageStatus.PUT_OK)
     prepared = _prepare(core, encoder, table)
@@ -131,17 +129,21 @@ def _topics(
     core: StoreCore, encoder: Encoder, table: pa.Table | pa.RecordBatch, now_ms: int
 ) -> tuple[list[bytes], Int64s] | Refusal:
     """The topics, which are created if they are new, and of each row the number of its topic.
-    Refuses a row without a topic, or with one that is too long."""
+    Refuses a row without a topic, or with one that is too long, and then all rows while the page
+    cache is busy; no topic is created then."""
     column = numbered_texts(table, "topic")
     topics: list[bytes] = []
     for text in column.dictionary.to_pylist():
         topic = None if text is None else encoder.topic_of(text)
         if topic is None:
             return illegal("a row has no topic") if text is None else encoder.topic_too_long(text)
-        core.topics.require(topic, None, now_ms)
         topics.append(topic)
     if column.null_count:
         return illegal("a row has no topic")
+    if core.options.page_cache_busy():
+        return Refusal(PutMessageStatus.OS_PAGE_CACHE_BUSY)
+    for topic in topics:
+        core.topics.require(topic, None, now_ms)
     return topics, column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
 

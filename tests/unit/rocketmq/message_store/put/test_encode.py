@@ -11,7 +11,8 @@ import pytest
 
 from logdex.errors import UsageError
 from logdex.layout.rocketmq import MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
-from logdex.rocketmq.message_store.put.message import Message, PutMessageStatus
+from logdex.rocketmq.message_store.message_store import MessageStore
+from logdex.rocketmq.message_store.put.message import Message, PutMessageResult, PutMessageStatus
 from tests.unit.rocketmq.message_store.open_stores import open_store
 
 LARGE: dict[str, Any] = {"mapped_file_size_commit_log": 1 << 20, "unique_keys": False}
@@ -112,6 +113,7 @@ def test_a_slave_and_a_busy_page_cache_refuse(tmp_path: Path) -> None:
 
 ORDER = [
     ("closed", PutMessageStatus.SERVICE_NOT_AVAILABLE),
+    ("failed", PutMessageStatus.SERVICE_NOT_AVAILABLE),
     ("slave", PutMessageStatus.SERVICE_NOT_AVAILABLE),
     ("disk", PutMessageStatus.SERVICE_NOT_AVAILABLE),
     ("topic", PutMessageStatus.MESSAGE_ILLEGAL),
@@ -122,22 +124,36 @@ ORDER = [
 """What is wrong, in the order of the engine's checks."""
 REMARKS = {
     "closed": "it is closed",
+    "failed": "a write has failed (no space is left); close it and open it again",
     "slave": "it is a slave (is_slave)",
     "disk": "0 % of the disk is used, over the limit of 90 % (disk_space_warning_level_ratio)",
 }
 
 
-@pytest.mark.parametrize("way", ["one", "batch", "half"])
+def put_as_row(store: MessageStore, message: Message) -> PutMessageResult:
+    row = {"topic": [message.topic], "body": [message.body]}
+    if message.properties:
+        row["properties"] = pa.array([[*message.properties.items()]], pa.map_(pa.string(), pa.string()))
+    return store.put_columns(pa.table(row))
+
+
+@pytest.mark.parametrize("way", ["one", "batch", "half", "columns"])
 def test_the_first_of_the_engines_checks_decides(way: str, tmp_path: Path) -> None:
     faults: set[str] = set()
     options = {"page_cache_busy": lambda: "busy" in faults, "max_message_size": 1000, **LARGE}
     with open_store(tmp_path / "store", **options) as store:
         core = store.core
-        put = {"one": store.put_message, "half": store.put_half, "batch": lambda each: store.put_messages([each])}[way]
+        put = {
+            "one": store.put_message,
+            "half": store.put_half,
+            "batch": lambda each: store.put_messages([each]),
+            "columns": lambda each: put_as_row(store, each),
+        }[way]
         for (wrong, status), (also, _) in combinations_with_replacement(ORDER, 2):
             faults.clear()
             faults.update((wrong, also))
             core.closing, core._is_slave, core.disk_full = (name in faults for name in ("closed", "slave", "disk"))
+            core.group_commit.failed = OSError("no space is left") if "failed" in faults else None
             told = next((REMARKS[name] for name in REMARKS if name in faults), "")
             message = Message("t" * 256 if "topic" in faults else "t", bytes(1001 if "body" in faults else 0))
             if "properties" in faults:
@@ -146,7 +162,9 @@ def test_the_first_of_the_engines_checks_decides(way: str, tmp_path: Path) -> No
             assert refused.status is status, (wrong, also)
             assert not told or refused.remark == f"the store takes no messages: {told}"
             assert store.max_phy_offset == 0
-        core.closing, core._is_slave, core.disk_full = False, False, False
+            if "busy" in faults:
+                assert not core.topics.queue_nums(b"t")
+        core.closing, core._is_slave, core.disk_full, core.group_commit.failed = False, False, False, None
         faults.clear()
         assert put(Message("t")).is_stored
 
