@@ -10,9 +10,10 @@ from contextlib import AbstractContextManager, contextmanager
 from sys import is_finalizing
 from typing import Unpack
 
+from logdex.errors import UsageError
 from logdex.io.env import Env
 from logdex.primitives.text import to_bytes
-from logdex.primitives.wrong_questions import require_names, require_times
+from logdex.primitives.wrong_questions import require_longs, require_names, require_times
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.offset_by_time import (
     Boundary,
@@ -207,7 +208,14 @@ class ReadableStore(QueueReads):
         Messages that are not dispatched yet are found too, by a scan of them. `index_type` ``T``
         searches for a tag. With `broker_semantics` it returns what the broker would: compared by
         hash, at most 64, and nothing that is not dispatched.
+
+        Returns nothing for an unknown topic, which may get its first message at any moment.
         """
+        require_longs(begin_ms=begin_ms, end_ms=end_ms, max=max, cursor=cursor)
+        if not broker_semantics:
+            require_times(begin_ms, end_ms)
+        elif cursor is not None:
+            raise UsageError("the broker knows no cursor", hint="leave out broker_semantics")
         question = KeyQuestion.of(topic, key, begin_ms, end_ms, index_type)
         core, dispatch = self._core, self._dispatch
         with core.gate.reading(), dispatch.lock:
@@ -225,7 +233,6 @@ class ReadableStore(QueueReads):
         """Returns all messages of a topic with exactly this key, or the newest `max`, newest first.
         Raises `MissingFileError`, with the nearest name, for an unknown topic, and `UsageError` for
         `begin_ms` after `end_ms`."""
-        require_times(begin_ms, end_ms)
         found = self.query_message(topic, key, begin_ms, end_ms, max).messages
         if not found:
             self._own_snapshot().require_known(topic)

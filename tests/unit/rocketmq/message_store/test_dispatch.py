@@ -73,3 +73,32 @@ def test_where_the_log_cannot_be_read_the_dispatch_stops(first: int, tmp_path: P
     assert [queue.max_offset for queue in store.queues()] == [len(before)][: len(before)]
     assert put(store, 100)[0].is_stored
     crash(store)
+
+
+@pytest.mark.parametrize("timeout_s", [0, 0.01])
+def test_who_waits_is_told_that_the_time_is_over(timeout_s: float, tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", background=True) as store:
+        with store._dispatch.lock:
+            put(store, 1)
+            assert not store.wait_dispatched(timeout_s)
+            assert store.dispatch_behind_bytes == store.max_phy_offset
+        assert store.wait_dispatched(60)
+        assert store.wait_dispatched(timeout_s)  # nothing is left to wait for
+
+
+def test_who_waits_is_told_what_stopped_the_dispatch(tmp_path: Path) -> None:
+    """By its thread: whoever waits has not called it."""
+    root = tmp_path / "store"
+    store = open_store(root, background=True)
+    try:
+        with store._dispatch.lock:
+            _, second, _ = put(store, 1, 2, 3)
+            overwrite(root, second.physical_offset + 4, bytes(4))
+            assert not store.wait_dispatched(0)
+        for timeout_s in (60, 60, None):
+            with pytest.raises(CorruptError, match="the dispatch stops"):
+                store.wait_dispatched(timeout_s)
+        assert store.dispatch_behind_bytes == store.max_phy_offset - second.physical_offset
+    finally:
+        store._background.stop()
+        crash(store)
