@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from xml.dom import minidom
 
 import pytest
@@ -15,7 +16,7 @@ from logdex.convert.stats.report import HourFigures, StatsReport
 from logdex.kafka import Log, Record
 from logdex.rocketmq.consuming.consumer_offsets import ConsumerOffsetManager
 from tests.cli.helpers import run, run_json
-from tests.unit.convert.export.lakes import rows_of
+from tests.unit.convert.export.lakes import Row, rows_of
 from tests.unit.convert.export.test_job import messages, store
 from tests.unit.rocketmq.small_stores import FILE_SIZE, build
 
@@ -23,19 +24,48 @@ HOURS = 491_026
 """2026-01-06 10:00 in hours since 1970."""
 
 
-def test_counts_are_those_of_the_rows(tmp_path: Path) -> None:
+def test_counts_and_bytes_are_those_of_the_rows(tmp_path: Path) -> None:
     source = store(tmp_path / "store")
-    report, rows = stats(source), rows_of(source)
+    report, rows = stats(source, top_keys=100), rows_of(source)
     assert report.messages == len(rows) == 40
     assert report.size_bytes == sum(row["sizeBytes"] for row in rows)
-    assert {each.topic: each.messages for each in report.topics} == Counter(row["topic"] for row in rows)
-    assert {(each.topic, each.queue): each.messages for each in report.queues} == Counter(
-        (row["topic"], row["queueId"]) for row in rows
-    )
-    hours = Counter(row["storeTimestamp"] // 3_600_000_000 * 3_600_000 for row in rows)
-    assert {each.hour_ms: each.messages for each in report.hours} == hours
-    assert len(report.keys) == 20
-    assert (report.keys[0].messages, report.keys_are_exact, report.losses) == (1, True, [])
+    assert len({row["sizeBytes"] for row in rows}) > 1
+    topics = summed(rows, lambda row: [row["topic"]])
+    assert {each.topic: (each.messages, each.bytes) for each in report.topics} == topics
+    queues = summed(rows, lambda row: [(row["topic"], row["queueId"])])
+    assert {(each.topic, each.queue): (each.messages, each.bytes) for each in report.queues} == queues
+    hours = summed(rows, lambda row: [row["storeTimestamp"] // 3_600_000_000 * 3_600_000])
+    assert {each.hour_ms: (each.messages, each.bytes) for each in report.hours} == hours
+    keys = summed(rows, lambda row: [(row["topic"], key) for key in row["keys"]])
+    assert {(each.topic, each.key): (each.messages, each.bytes) for each in report.keys} == keys
+    assert (report.keys_are_exact, report.losses) == (True, [])
+
+
+def summed(rows: list[Row], places: Callable[[Row], list[Any]]) -> dict[Any, tuple[int, int]]:
+    """The number and the bytes of the rows that are of each place."""
+    found: dict[Any, tuple[int, int]] = {}
+    for row in rows:
+        for place in places(row):
+            messages, size = found.get(place, (0, 0))
+            found[place] = (messages + 1, size + row["sizeBytes"])
+    return found
+
+
+def test_the_skew_is_the_largest_queue_beside_the_mean(tmp_path: Path) -> None:
+    for partition, count in enumerate((3, 1)):
+        with Log.open(str(tmp_path / f"events-{partition}")) as log:
+            log.append([Record(value=b"x")] * count)
+    (topic,) = stats(LogDirSource(str(tmp_path))).topics
+    assert (topic.queues, topic.messages, topic.skew) == (2, 4, 1.5)
+
+
+def test_lag_of_the_groups_that_a_broker_kept(golden_log: Callable[[str], Path]) -> None:
+    groups = stats(LogDirSource(str(golden_log("tiny-broker")))).groups
+    assert [(each.group, each.topic, each.queue, each.offset, each.end_offset, each.lag) for each in groups] == [
+        ("billing", "orders", 0, 50, 171, 121),
+        ("billing", "audit.log", 0, 10, 60, 50),
+        ("mailing", "audit.log", 0, 33, 60, 27),
+    ]
 
 
 def test_frequent_keys_are_kept_where_memory_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
