@@ -10,6 +10,7 @@ import pytest
 
 from logdex.convert.sources.kafka import LogDirSource
 from logdex.convert.sources.rocketmq import StoreSource
+from logdex.convert.sources.source import LogSource
 from logdex.convert.translate import convert
 from logdex.convert.translate.names import MESSAGE_HEADER
 from logdex.errors import UsageError
@@ -152,17 +153,23 @@ def test_what_is_refused(tmp_path: Path) -> None:
         convert(StoreSource(str(tmp_path / "two"), settings=SETTINGS), str(tmp_path / "out"), sync=False)
 
 
-def test_killed_and_run_again(tmp_path: Path) -> None:
-    source = store(tmp_path / "store", [0, 1])
-    counting = FaultEnv(str(tmp_path))
-    convert(source, str(tmp_path / "right"), env=counting, sync=False)
+@pytest.mark.parametrize("kind", ["store", "logs"])
+def test_killed_and_run_again(kind: str, tmp_path: Path) -> None:
+    source: LogSource = store(tmp_path / "store", [0, 1])
+    if kind == "logs":
+        convert(source, str(tmp_path / "logs"), sync=False)
+        source = LogDirSource(str(tmp_path / "logs"))
+    settings = NEW if kind == "logs" else None
+    convert(source, str(tmp_path / "right"), settings=settings, sync=False)
     right = contents(tmp_path / "right")
+    counting = FaultEnv(str(tmp_path))
+    convert(source, str(tmp_path / "counted"), settings=settings, env=counting, sync=False)
     places = range(1, len(counting.log) + 1)
-    for at in some(places, 20):
+    for at in some(places, 20 if kind == "store" else 60):
         env = FaultEnv(str(tmp_path), Fault(at))
         output = tmp_path / f"out-{at}"
         with pytest.raises(Killed):
-            convert(source, str(output), env=env, sync=False)
+            convert(source, str(output), settings=settings, env=env, sync=False)
         env.release()
-        convert(source, str(output), env=Env(), sync=False)
+        convert(source, str(output), settings=settings, env=Env(), sync=False)
         assert contents(output) == right, counting.log[at - 1]
