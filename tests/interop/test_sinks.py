@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from logdex.rocketmq import Message, MessageStore
 from logdex.spark.sources.options import camel_case
 from tests.interop.kafka import peer
+from tests.interop.kafka.test_recover import our_records, told_record
 from tests.interop.rocketmq import engines
 from tests.interop.test_convert import SIZES, check_goes_on, check_served_by_kafka
 
@@ -37,3 +39,29 @@ def test_kafkas_classes_serve_a_log_directory(version: str, spark: SparkSession,
         written = rows.repartition(3).write.format("kafka_log").options(partitions="2", compression=compression)
         written.mode("append").save(str(tmp_path / "logs"))
     check_served_by_kafka(tmp_path / "logs", version, 200)
+
+
+@peer.needs_peers
+@pytest.mark.parametrize("version", peer.VERSIONS)
+def test_a_broker_serves_what_a_stream_wrote(version: str, spark: SparkSession, tmp_path: Path) -> None:
+    """A stream writes a store's messages in several batches. A broker that is started on the
+    directory gives a consumer each of them once."""
+    expected = [(f"k-{number}".encode(), f"body {number}".encode()) for number in range(200)]
+    with MessageStore.open(tmp_path / "store") as store:
+        for key, body in expected:
+            store.put_message(Message(topic="t", body=body, keys=key.decode()))
+    source = spark.readStream.format("rocketmq_store").options(startingOffsets="earliest", maxOffsetsPerTrigger="60")
+    rows = source.load(str(tmp_path / "store")).selectExpr("topic", "keys[0] AS key", "body AS value")
+    written = rows.writeStream.format("kafka_log").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    logs = tmp_path / "logs"
+    query = written.options(partitions="2", compression="lz4").trigger(availableNow=True).start(str(logs))
+    assert query.awaitTermination(250)
+    assert sum(progress.numInputRows > 0 for progress in query.recentProgress) > 1
+
+    lines = peer.read_log(logs, version, "--mode", "broker", "--load", "clean", "--work", str(tmp_path / "work"))
+    for isolation in ("read_uncommitted", "read_committed"):
+        consumed = [told_record(line) for line in lines["message"] if line["isolation"] == isolation]
+        assert sorted(consumed) == sorted(our_records(logs))
+        assert sorted(record[2:] for record in consumed) == sorted(expected)
+    assert all("error" not in line for line in lines["consumed"])
+    assert "Exception" not in "".join(str(line) for line in lines["log"])

@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 import logdex
@@ -24,6 +25,7 @@ from logdex.spark.sources.options import camel_case
 from logdex.testing.store_builder import write_commit_log
 from tests.directories import contents
 from tests.spark.cluster import spark_environ, spark_home, standalone
+from tests.unit.rocketmq.dispatch.growing import files_of
 from tests.unit.rocketmq.rebuild.test_job import messages
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -42,10 +44,13 @@ import json, sys
 import logdex, logdex.spark
 from pyspark.sql import SparkSession
 from logdex.convert.export import export
+from logdex.convert.index_pipeline import IndexPipeline, Lake
 from logdex.convert.load import load
 from logdex.convert.sources.rocketmq import StoreSource
 from logdex.convert.stats import stats
 from logdex.convert.translate import convert
+from logdex.formats import detect, format_of
+from logdex.spark.dispatch.query import dispatch_stream
 
 home, sizes, options = sys.argv[1], *map(json.loads, sys.argv[2:])
 spark = SparkSession.builder.getOrCreate()
@@ -60,6 +65,11 @@ source = StoreSource(store, settings=sizes)
 answers = {"files": spark.sparkContext.parallelize(range(8), 8).mapPartitions(where).distinct().collect()}
 answers["rebuild"] = logdex.spark.rebuild(spark, store, home + "/spark-rebuilt", sync=False, **sizes).messages
 answers["verify"] = len(logdex.spark.verify(spark, store, **sizes).findings)
+found = detect(store)
+with format_of(found).dispatch(found, sizes, home + "/spark-dispatched") as job:
+    lake = Lake(source, home + "/spark-dispatched-lake", sync=False)
+    dispatch_stream(spark, IndexPipeline(job, lake, runner=runner, engine="spark"), found, sizes)
+answers["dispatch"] = [job.report.messages, job.report.lake_messages, job.report.tasks]
 export(source, home + "/spark-lake", runner, sync=False)
 load(home + "/spark-lake", home + "/spark-loaded", "rocketmq", runner, sync=False)
 convert(source, home + "/spark-logs", runner, sync=False)
@@ -115,7 +125,13 @@ def test_each_job_source_and_sink(tmp_path: Path) -> None:
     rebuilt = format_of(found).rebuild(found, dict(SIZES), f"{local}-rebuilt", in_place=False, sync=False).run(None)
     assert answers["rebuild"] == rebuilt.messages == 1500
     assert answers["verify"] == len(format_of(found).verify(found, dict(SIZES), max_findings=100).findings)
+    assert answers["dispatch"][:2] == [1500, 1500]
+    assert answers["dispatch"][2] > 1, "tasks scan the log"
+    assert files_of(tmp_path / "spark-dispatched") == files_of(tmp_path / "local-rebuilt") != {}
+    dispatched = pq.read_table(tmp_path / "spark-dispatched-lake", columns=["physicalOffset"])
     export(source, f"{local}-lake", sync=False)
+    exported = pq.read_table(f"{local}-lake", columns=["physicalOffset"])
+    assert sorted(dispatched["physicalOffset"].to_pylist()) == sorted(exported["physicalOffset"].to_pylist())
     load(f"{local}-lake", f"{local}-loaded", "rocketmq", sync=False)
     convert(source, f"{local}-logs", sync=False)
     logs = detect(f"{local}-logs")

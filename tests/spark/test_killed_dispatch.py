@@ -1,5 +1,8 @@
 """`logdex dispatch --engine spark --follow` whose driver is killed, over and over, beside a log
-that grows: in the end the files are those of a rebuild, and the lake has each message once."""
+that grows: in the end the files are those of a rebuild, and the lake has each message once.
+
+Each run starts a Spark of its own, so each test kills 6 of them; with LOGDEX_TEST_SEEDS=all it
+kills 50, at other random moments each."""
 
 from __future__ import annotations
 
@@ -16,13 +19,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import logdex
+from tests.examples import every
 from tests.golden.archives import ROOT
 from tests.unit.kafka.dispatch import growing as kafka
 from tests.unit.rocketmq.dispatch import growing as rocketmq
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
-
-KILLS = 6
+KILLS = every(9, range(50))
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600 * len(KILLS))]
 START_S = 240
 """How long a run may take until it has taken in something, on a busy machine."""
 
@@ -56,7 +59,7 @@ class Dispatch:
     def kill_again_and_again(self, chance: random.Random) -> None:
         """Kills it behind progress: in turn the driver alone, whose executors notice it a little
         later, and all its processes at once."""
-        for number in range(KILLS):
+        for number in KILLS:
             before = self._progress()
             with self._said.open("wb") as said:
                 running = subprocess.Popen(
@@ -110,7 +113,7 @@ def test_a_store_of_rocketmq(tmp_path: Path) -> None:
     with logdex.open(store, **rocketmq.SIZES) as snapshot:
         offsets = snapshot.scan().arrow_reader().read_all()["physical_offset"].to_pylist()
     assert run.rows_of_lake("physicalOffset") == [(offset,) for offset in offsets]
-    assert run.turns >= 3 * KILLS
+    assert run.turns >= 3 * len(KILLS)
 
 
 def test_log_directories_of_kafka(tmp_path: Path) -> None:
@@ -128,4 +131,4 @@ def test_log_directories_of_kafka(tmp_path: Path) -> None:
     with logdex.open(logs) as snapshot:
         records = snapshot.scan().arrow_reader().read_all().select(["partition", "offset"]).to_pylist()
     assert run.rows_of_lake("partition", "offset") == sorted(tuple(row.values()) for row in records)
-    assert run.turns >= 3 * KILLS
+    assert run.turns >= 3 * len(KILLS)
