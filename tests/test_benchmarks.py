@@ -3,11 +3,14 @@ that they name."""
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from benchmarks import __main__ as bench
 from benchmarks import (
     kafka_data,
     kafka_local,
@@ -150,6 +153,25 @@ def test_suites_by_group() -> None:
     names = ["scan", "kafka-append", "kafka-peers"]
     assert expand("kafka,scan", names) == ["kafka-append", "kafka-peers", "scan"]
     assert expand("all", names) == names
+
+
+def test_a_figure_is_printed_and_saved_as_soon_as_it_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "figures.json"
+
+    def interrupted() -> Iterator[dict[str, object]]:
+        yield {"what": "scan 1k", "mb_per_s": 7}
+        assert [row["mb_per_s"] for row in json.loads(path.read_text())["rows"]] == [7]
+        assert "what scan 1k  mb_per_s 7" in capsys.readouterr().err
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bench, "suites", lambda data, repeats: {"scan": interrupted})
+    monkeypatch.setattr(sys, "argv", ["bench", "--only", "scan", "--data", str(tmp_path), "--json", str(path)])
+    with pytest.raises(KeyboardInterrupt):
+        bench.main()
+    assert json.loads(path.read_text())["rows"] == [{"what": "scan 1k", "mb_per_s": 7}]
+    assert "scan 1k" in capsys.readouterr().out  # the table at the end has it too
 
 
 def test_embedded_stores_are_measured_alike(tmp_path: Path) -> None:
