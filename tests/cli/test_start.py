@@ -34,6 +34,19 @@ _LARGE = "numba llvmlite numpy pyarrow pandas polars duckdb pyspark rich.console
 COMPILED = set() if kept_code.is_keeping() else {"llvmlite"}
 """What compiles the handler of unreadable pages, where its code is not kept."""
 
+_MAIN = """
+import sys
+from logdex.cli import main
+try:
+    main()
+finally:
+    import pyarrow
+    pyarrow.array([b"made into Python"]).to_pylist()
+    sys.stderr.write("pandas" if "pandas" in sys.modules else "no pandas")
+"""
+"""The program `logdex`, and afterwards what PyArrow imports pandas for, if the command has not made
+an array."""
+
 
 @pytest.fixture(scope="module", autouse=True)
 def kept(tmp_path_factory: pytest.TempPathFactory, golden_store: GoldenStore) -> Iterator[None]:
@@ -76,3 +89,11 @@ def test_small_questions_to_a_log_import_no_kernels(golden_log: GoldenStore) -> 
     for command in ["info", logs], ["cat", logs, "--limit", "10"], get, query:
         [answer] = imported_by(command)
         assert {*answer} - {"zstandard"} == {"numpy", *COMPILED}, command
+
+
+@pytest.mark.parametrize("more", [[], pytest.param(["SELECT topic FROM messages"], marks=pytest.mark.slow)])
+def test_arrow_arrays_become_python_without_pandas(more: list[str], golden_store: GoldenStore) -> None:
+    command = ["sql", str(golden_store("tiny-5.5.0")), *more] if more else ["--help"]
+    run = subprocess.run([sys.executable, "-c", _MAIN, *command], capture_output=True, text=True, check=True)
+    assert run.stdout
+    assert run.stderr.endswith("no pandas")
