@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from logdex import limits
 from logdex.errors import UsageError
 from logdex.io.env import Env
 from logdex.kafka.batch.record import Compression
@@ -87,11 +86,7 @@ class PartitionWriter:
             return log
         if len(self._open) >= OPEN_MAX:
             self._open.popitem(last=False)[1].close()
-        log = self._open[place] = Log.open(
-            f"{self.directory}/{place.topic}-{place.partition}",
-            max_message_bytes=limits.BATCH_SIZE_BYTES_MAX,
-            env=self._env,
-        )
+        log = self._open[place] = Log.open(f"{self.directory}/{place.topic}-{place.partition}", env=self._env)
         return log
 
     def __enter__(self) -> PartitionWriter:

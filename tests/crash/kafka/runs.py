@@ -95,7 +95,7 @@ class Run:
 
     def step(self) -> None:
         actions = [self.append] * 9 + [self.transactional] * 3 + [self.marker] * 2 + [self.columns]
-        actions += [self.merge] * 3 + [self.client_batches, self.replica_batches]
+        actions += [self.merge] * 3 + [self.client_batch, self.replica_batches]
         actions += [self.roll, self.flush, self.truncate, self.truncate, self.delete, self.retention, self.start_anew]
         self.chance.choice(actions)()
 
@@ -162,13 +162,10 @@ class Run:
         self.log.append_columns(table, batch_records=2)
         self._appended()
 
-    def client_batches(self) -> None:
-        raw = b""
-        for _ in range(self.chance.randint(1, 3)):
-            records = self._records()
-            self._appending([self._batch(records)])
-            raw += encode_batch(records, base_offset=0, compression=self.chance.choice(list(Compression)))
-        self.log.append_batches(raw)
+    def client_batch(self) -> None:
+        records = self._records()
+        self._appending([self._batch(records)])
+        self.log.append_batches(encode_batch(records, base_offset=0, compression=self.chance.choice(list(Compression))))
         self._appended()
 
     def replica_batches(self) -> None:

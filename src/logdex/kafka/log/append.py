@@ -92,7 +92,7 @@ def write_encoded(core: LogCore, encoded: EncodedAppend) -> tuple[AppendInfo, in
             encoded = encoded.without_first(written.batches)
         columns = _placed(core, encoded)
         prepared = states.prepare(columns, is_client=encoded.is_client)
-        check_sizes(core, columns)
+        check_sizes(core, columns, is_client=encoded.is_client)
         with core.writing():
             _write(core, encoded.data, columns, prepared)
         info = AppendInfo(

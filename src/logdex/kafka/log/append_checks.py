@@ -6,10 +6,11 @@ Source: Kafka's UnifiedLog.analyzeAndValidateRecords, LogValidator.
 from __future__ import annotations
 
 import numpy as np
+import pyarrow.compute as pc
 
 from logdex import limits
 from logdex.errors import CorruptError, InvalidRecordError, RecordTooLargeError
-from logdex.kafka.batch.record import NO_PRODUCER_ID, NO_SEQUENCE
+from logdex.kafka.batch.record import NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 from logdex.kafka.columns.record_columns import read_record_batches
 from logdex.kafka.log.core import LogCore
 from logdex.kafka.log.encoded_append import (
@@ -18,6 +19,7 @@ from logdex.kafka.log.encoded_append import (
     has_timestamp_bounds,
     require_keys,
     require_timestamps,
+    set_max_timestamp,
     with_append_time,
 )
 from logdex.kernels.kafka.batch_columns import BatchColumns
@@ -38,8 +40,9 @@ def check_batches(core: LogCore, raw: bytes, *, assign_offsets: bool, leader_epo
     """Checks raw batches as a broker does those of a client or, without `assign_offsets`, of a
     leader.
 
-    Batches must be whole, with correct CRCs. A client's batches must be ones that a producer
-    writes, down to their records; a leader's must not overlap and their offsets must rise. Raises
+    Batches must be whole, with correct CRCs. A client's batch must be one that a producer writes,
+    down to its records, and comes alone; its header gets the highest time of its records, as the
+    broker sets it. A leader's batches must not overlap and their offsets must rise. Raises
     `InvalidRecordError`.
     """
     columns = columns_of(core, raw, check_crc=True)
@@ -51,9 +54,11 @@ def check_batches(core: LogCore, raw: bytes, *, assign_offsets: bool, leader_epo
         )
         return encoded
     _check_client_headers(core, columns)
-    _check_client_records(core, raw, columns)
+    max_timestamp_ms = _check_client_records(core, raw, columns)
     if core.config.message_timestamp_type == "LogAppendTime":
         return with_append_time(encoded, core.now_ms())
+    if max_timestamp_ms != columns.max_timestamp_ms[0]:
+        set_max_timestamp(encoded, max_timestamp_ms)
     return encoded
 
 
@@ -63,11 +68,15 @@ def _refuse(core: LogCore, wrong: np.ndarray[tuple[int], np.dtype[np.bool_]], wh
 
 
 def _check_client_headers(core: LogCore, columns: BatchColumns) -> None:
-    """Checks batch headers as LogValidator.validateBatch does, and the timestamp type and codec."""
+    """Checks that there is one batch, and its header as analyzeAndValidateRecords and
+    LogValidator.validateBatch do, and the timestamp type and codec."""
     attributes = columns.attributes
     spans = columns.last_offset - columns.base_offset + 1
     has_producer = columns.producer_id != NO_PRODUCER_ID
+    if len(columns.position) > 1:
+        raise InvalidRecordError("a client appends one batch at a time", path=core.path)
     _refuse(core, columns.magic != MAGIC_V2, "offsets can only be assigned to batches of magic 2")
+    _refuse(core, columns.base_offset != 0, "the base offset of a client's batch must be 0")
     _refuse(core, attributes & BATCH_CONTROL != 0, "clients cannot append control batches")
     _refuse(core, (columns.count != spans) | (columns.count <= 0), "a batch's offsets do not fit its records")
     _refuse(core, attributes & BATCH_CODEC_MASK > BATCH_CODEC_MAX, "a batch has an unknown compression codec")
@@ -76,25 +85,26 @@ def _check_client_headers(core: LogCore, columns: BatchColumns) -> None:
     _refuse(core, (attributes & BATCH_TRANSACTIONAL != 0) & ~has_producer, "a transactional batch has no producer id")
 
 
-def _check_client_records(core: LogCore, raw: bytes, columns: BatchColumns) -> None:
+def _check_client_records(core: LogCore, raw: bytes, columns: BatchColumns) -> int:
     """Decodes all records and checks their number, offsets and times, and that keys exist in a
-    compacted log."""
-    found = [np.empty(0, np.int64)]
-    names = ("offset", "key", "timestamp_ms") if has_timestamp_bounds(core) else ("offset", "key")
-    now_ms = core.now_ms()
+    compacted log. Returns their highest time, -1 if none has one."""
+    found, max_timestamp_ms, now_ms = [np.empty(0, np.int64)], NO_TIMESTAMP, core.now_ms()
+    names = ("offset", "key", "timestamp_ms")
     try:
         for batch in read_record_batches(raw, columns=names, check_crc=False, path="<append>"):
-            found.append(batch.column(0).to_numpy())
-            require_keys(core, batch.column(1).null_count > 0)
-            if len(names) == 3 and batch.num_rows:
-                require_timestamps(core, batch.column(2), now_ms)
+            offsets, keys, times = batch.columns
+            found.append(offsets.to_numpy())
+            require_keys(core, keys.null_count > 0)
+            if not batch.num_rows:
+                continue
+            max_timestamp_ms = max(max_timestamp_ms, pc.max(times).as_py())
+            if has_timestamp_bounds(core):
+                require_timestamps(core, times, now_ms)
     except CorruptError as error:
         raise InvalidRecordError(error.message, path=core.path) from error
-    starts = np.cumsum(columns.count) - columns.count
-    expected = np.repeat(columns.base_offset - starts, columns.count) + np.arange(int(columns.count.sum()))
-    offsets = np.concatenate(found)
-    if not np.array_equal(offsets, expected):
+    if not np.array_equal(np.concatenate(found), np.arange(int(columns.count[0]))):
         raise InvalidRecordError("a batch's records have other offsets than its header states", path=core.path)
+    return max_timestamp_ms
 
 
 def check_spans(core: LogCore, columns: BatchColumns) -> None:
@@ -109,10 +119,13 @@ def check_spans(core: LogCore, columns: BatchColumns) -> None:
         )
 
 
-def check_sizes(core: LogCore, columns: BatchColumns) -> None:
-    """Raises `RecordTooLargeError` for a batch above max_message_bytes or segment_bytes."""
+def check_sizes(core: LogCore, columns: BatchColumns, *, is_client: bool) -> None:
+    """Raises `RecordTooLargeError` for a batch above segment_bytes, or a client's above
+    max_message_bytes. A leader's was accepted already, so a follower does not ask that."""
     largest = int(columns.size.max())
-    bound = min(core.config.max_message_bytes, core.config.segment_bytes)
+    bound = core.config.segment_bytes
+    if is_client:
+        bound = min(bound, core.config.max_message_bytes)
     if largest > bound:
         raise RecordTooLargeError(
             f"a batch has {largest} bytes, but at most {bound} are allowed",

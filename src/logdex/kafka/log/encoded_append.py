@@ -178,17 +178,22 @@ def encode_marker(
 
 def with_append_time(encoded: EncodedAppend, now_ms: int) -> EncodedAppend:
     """Sets the records' timestamps to the append time, in `encoded` itself."""
+    set_max_timestamp(encoded, now_ms, BATCH_LOG_APPEND_TIME)
+    return replace(encoded, is_client=True, log_append_time_ms=now_ms)
+
+
+def set_max_timestamp(encoded: EncodedAppend, timestamp_ms: int, attributes: int = 0) -> None:
+    """Sets the highest timestamp in the batches' headers, and adds `attributes`."""
     data, columns = encoded.data, encoded.columns
     view = memoryview(data)
+    columns.attributes[:] |= attributes
+    columns.max_timestamp_ms[:] = timestamp_ms
     for place, (position, size) in enumerate(zip(columns.position.tolist(), columns.size.tolist(), strict=True)):
-        attributes = int(columns.attributes[place]) | BATCH_LOG_APPEND_TIME
-        struct.pack_into(">H", data, position + _AT_ATTRIBUTES, attributes & 0xFFFF)
-        struct.pack_into(">q", data, position + _AT_MAX_TIMESTAMP, now_ms)
+        struct.pack_into(">H", data, position + _AT_ATTRIBUTES, int(columns.attributes[place]) & 0xFFFF)
+        struct.pack_into(">q", data, position + _AT_MAX_TIMESTAMP, timestamp_ms)
         crc = crc32c(view[position + _AT_ATTRIBUTES : position + size])
         struct.pack_into(">I", data, position + _AT_CRC, crc)
-        columns.crc[place], columns.attributes[place] = crc, attributes
-    columns.max_timestamp_ms[:] = now_ms
-    return replace(encoded, data=data, columns=columns, is_client=True, log_append_time_ms=now_ms)
+        columns.crc[place] = crc
 
 
 def columns_of(core: LogCore, raw: bytes, *, check_crc: bool = False) -> BatchColumns:

@@ -138,13 +138,15 @@ class Log(ReadableLog):
         return append_encoded(core, encode(NO_SEQUENCE if sequence is None else sequence))
 
     def append_batches(self, raw: bytes, *, assign_offsets: bool = True, leader_epoch: int | None = None) -> AppendInfo:
-        """Appends encoded batches from a producer or another log; only fields without a CRC are
-        changed.
+        """Appends a producer's encoded batch, or another log's batches.
 
-        With `assign_offsets` they count as a client's: they must be of magic 2, get offsets and the
-        leader epoch, and are checked against the producer state. Otherwise they count as a
-        leader's: of any magic, control batches included, with their own offsets, at or above the
-        log end offset. Raises `InvalidRecordError` and `RecordTooLargeError`.
+        With `assign_offsets` it is what a producer sends to a broker: one batch of magic 2 with
+        base offset 0. It gets an offset and the leader epoch, and is checked as LogValidator does,
+        and against the producer state; a header whose highest time is not that of its records is
+        corrected. Otherwise they are what a follower fetches from its leader: batches of any magic,
+        control batches included, with their own offsets, at or above the log end offset;
+        max_message_bytes does not bound them. Raises `InvalidRecordError` and
+        `RecordTooLargeError`.
         """
         encoded = check_batches(self._core, raw, assign_offsets=assign_offsets, leader_epoch=leader_epoch)
         return append_encoded(self._core, encoded)

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from logdex.errors import InvalidRecordError
+from logdex.errors import InvalidRecordError, RecordTooLargeError
 from logdex.kafka.batch.batch_writer import encode_batch
 from logdex.kafka.batch.record import Compression, Record, TimestampType
 from logdex.kafka.log.log import Log
+from logdex.kafka.verify.verifier import verify
 from logdex.layout.kafka import RECORD_BATCH
 from logdex.primitives.crc32c import crc32c
 
@@ -51,6 +52,9 @@ CLIENT = {
     "a control batch": patched(batch(), attributes=0x20),
     "a producer without a sequence": patched(batch(), producer_id=7, producer_epoch=0),
     "a transaction without a producer": patched(batch(), attributes=0x10),
+    "two batches": batch() + batch(),
+    "a base offset": batch(3),
+    "batches of another log": batch(3) + batch(6),
     "a wrong checksum": batch()[:-1] + b"\x07",
 }
 LEADER = {
@@ -77,10 +81,31 @@ def test_what_a_broker_refuses_is_refused(tmp_path: Path, raw: bytes, assign_off
 
 @pytest.mark.parametrize("compression", list(Compression))
 def test_what_a_producer_writes_is_taken(tmp_path: Path, compression: Compression) -> None:
-    raw = batch(compression=compression) + batch(
-        compression=compression, producer_id=7, producer_epoch=0, base_sequence=0
-    )
     with Log.open(str(tmp_path / "events-0")) as log:
+        assert log.append_batches(batch(compression=compression)).last_offset == 2
+        raw = batch(compression=compression, producer_id=7, producer_epoch=0, base_sequence=0)
         assert log.append_batches(raw).last_offset == 5
         assert log.append_batches(batch(10), assign_offsets=False).last_offset == 12
         assert [record.offset for record in log.records()] == [0, 1, 2, 3, 4, 5, 10, 11, 12]
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
+@pytest.mark.parametrize("stated_ms", [-1, 999, 1001])
+def test_a_header_gets_the_highest_time_of_its_records(
+    tmp_path: Path, compression: Compression, stated_ms: int
+) -> None:
+    """The broker does not trust what a producer states, because the time index follows it."""
+    raw = patched(batch(compression=compression), max_timestamp_ms=stated_ms)
+    with Log.open(str(tmp_path / "events-0")) as log:
+        assert log.append_batches(raw).max_timestamp_ms == 1000
+        assert log.read_batches(0, 1)[0].max_timestamp_ms == 1000
+        assert log.offset_for_timestamp(1000) is not None
+    assert verify(tmp_path / "events-0").is_sound
+
+
+def test_a_leaders_batch_was_accepted_already(tmp_path: Path) -> None:
+    raw = encode_batch([Record(value=b"x" * 300)], base_offset=0)
+    with Log.open(str(tmp_path / "events-0"), max_message_bytes=200) as log:
+        with pytest.raises(RecordTooLargeError, match="at most 200"):
+            log.append_batches(raw)
+        assert log.append_batches(raw, assign_offsets=False).last_offset == 0

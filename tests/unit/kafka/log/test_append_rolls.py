@@ -6,6 +6,7 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from logdex.kafka.batch.batch_writer import encode_batch, encode_end_marker
@@ -66,7 +67,8 @@ def test_an_aborted_transaction_is_in_the_index_of_the_segment_with_its_marker(p
 
 def test_a_roll_within_an_append_keeps_the_producers_of_what_is_before_it(path: str) -> None:
     with Log.open(path, segment_bytes=300) as log:
-        log.append_batches(b"".join(data(offset, offset, is_transactional=False) for offset in range(6)))
+        rows = pa.table({"key": [b"k"] * 6, "value": [b"v" * 50] * 6})
+        log.append_columns(rows, batch_records=1, producer_id=7, producer_epoch=0, base_sequence=0)
         bases = [segment.base_offset for segment in log.segments]
     assert len(bases) > 2
     found, expected = snapshots(path, bases)

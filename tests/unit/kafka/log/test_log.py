@@ -126,14 +126,12 @@ def test_a_leader_epoch_that_no_batch_can_have_is_refused(path: str, epoch: int)
 
 
 def test_raw_batches_get_offsets_and_nothing_else_changes(path: str) -> None:
-    raw = b"".join(
-        encode_batch([Record(value=str(number).encode(), timestamp_ms=number)] * 2, base_offset=0, leader_epoch=-1)
-        for number in range(300)
-    )
     with Log.open(path, segment_bytes=5000) as log:
         put(log, "first")
-        info = log.append_batches(raw, leader_epoch=3)
-        assert (info.first_offset, info.last_offset, info.batches) == (1, 600, 300)
+        for number in range(300):
+            raw = encode_batch([Record(value=b"%d" % number, timestamp_ms=number)] * 2, base_offset=0, leader_epoch=-1)
+            info = log.append_batches(raw, leader_epoch=3)
+            assert (info.first_offset, info.last_offset, info.batches) == (2 * number + 1, 2 * number + 2, 1)
         batches = [batch for offset in range(1, 601, 2) for batch in log.read_batches(offset, 1)]
         assert [batch.base_offset for batch in batches] == list(range(1, 601, 2))
         assert {batch.leader_epoch for batch in batches} == {3}
@@ -150,7 +148,7 @@ def test_raw_batches_that_are_not_whole_are_refused(path: str, harm: Callable[[b
     raw = encode_batch([Record(value=b"x")], base_offset=0)
     with Log.open(path) as log:
         with pytest.raises(InvalidRecordError):
-            log.append_batches(harm(raw + raw))
+            log.append_batches(harm(raw))
         assert log.log_end_offset == 0
 
 
