@@ -113,9 +113,20 @@ def test_recover_keeps_all_others_and_reports_it(root: Path, tmp_path: Path) -> 
 
 def test_rebuild_reports_it(root: Path, tmp_path: Path) -> None:
     path, env = bad_env(root)
+    sound, found = tmp_path / "sound" / "events-0", tmp_path / "out" / "events-0"
+    rebuild(str(root), str(tmp_path / "sound"), sync=False)
     report = rebuild(str(root), str(tmp_path / "out"), sync=False, env=env)
     assert report.lossy
-    assert any("cannot be read" in loss and str(path) in loss for loss in report.losses), report.losses
+    told = [loss for loss in report.losses if f"bytes {2 * PAGE} to {3 * PAGE} cannot be read" in loss]
+    assert [loss.partition(":")[0] for loss in told] == [str(path)], report.losses
+    for log in logs(root):
+        for suffix in (".index", ".timeindex"):
+            wanted, there = ((folder / log.name).with_suffix(suffix).read_bytes() for folder in (sound, found))
+            if log != path:
+                assert there == wanted, log.name
+            else:  # it ends before the sector; the time index has an entry for its end
+                assert len(there) < len(wanted)
+                assert suffix == ".timeindex" or wanted.startswith(there)
 
 
 def test_verify_finds_it_and_goes_on(root: Path) -> None:
