@@ -12,10 +12,11 @@ from logdex.errors import UsageError
 from logdex.formats.format import Format
 from logdex.primitives.wrong_questions import nearest
 
-STREAM_OPTIONS = ("maxOffsetsPerTrigger", "maxBytesPerTrigger")
+STREAM_OPTIONS = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 """The options that only a stream uses, as those of the same name of Spark's own sources."""
 COMMON_OPTIONS = (
-    *("path", "paths", "columns", "mode", "failOnDataLoss", "maxPartitionBytes", "minPartitions"),
+    *("path", "paths", "columns", "mode", "failOnDataLoss"),
+    *("maxPartitionBytes", "minPartitions", "maxRecordsPerPartition"),
     *STREAM_OPTIONS,
 )
 """The options that every source has."""
@@ -25,6 +26,8 @@ STORAGE_PREFIX = "storage."
 
 _UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE = re.compile(r"(\d{1,18})\s*([bkmgt]?)i?b?", re.IGNORECASE | re.ASCII)
+_SECONDS = {"": 0.001, "us": 1e-6, "ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+_DURATION = re.compile(r"(\d{1,18})\s*(us|ms|s|m|min|h|d)?", re.IGNORECASE | re.ASCII)
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -87,6 +90,17 @@ class Options:
         if size < 1:
             raise self.wrong(name, "say a number of bytes, or a size such as 64m")
         return size
+
+    def seconds(self, name: str, default: float) -> float:
+        """Returns the value of an option that is a time such as ``15m``, as Spark writes them: a
+        number without a unit is of milliseconds."""
+        value = self.text(name)
+        if value is None:
+            return default
+        found = _DURATION.fullmatch(value.strip())
+        if found is None:
+            raise self.wrong(name, "say a time such as 500ms, 30s, 15m or 1h")
+        return int(found[1]) * _SECONDS[(found[2] or "").lower()]
 
     def refuse_in_streams(self, *names: str) -> None:
         """Raises `UsageError` if one of some options is given, because a stream has no end."""

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from logdex.convert.columns.projection import Projection
 from logdex.errors import LogdexError
+from logdex.jobs.tasks import group_parts
 from logdex.spark.attempts import freeze_imports
 from logdex.spark.sources.arrow_batches import resized
 from logdex.spark.sources.damage import FAILFAST, DamageLog
-from logdex.spark.sources.table import ReadOptions, TablePart, TablePlan
+from logdex.spark.sources.table import ReadOptions, TablePart, TablePlan, partition_bytes
 
 LOGGER = logging.getLogger("logdex.spark")
 
 
-def partitions_of(plan: TablePlan, groups: Sequence[Sequence[TablePart]]) -> list[InputPartition]:
-    """Returns a partition per group of parts, and one per damage that was found while planning."""
+def partitions_of(plan: TablePlan, read: ReadOptions) -> list[InputPartition]:
+    """Returns Spark's partitions: parts that follow each other share one, up to its size. With
+    maxRecordsPerPartition none do. Each damage that was found while planning has one."""
+    groups: list[list[TablePart]] = [[part] for part in plan.parts]
+    if read.partition_records is None:
+        groups = group_parts(plan.parts, partition_bytes(read, plan.size_bytes))
     return [InputPartition(tuple(group)) for group in groups] + [InputPartition(each) for each in plan.damage]
 
 

@@ -14,14 +14,13 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from logdex.convert.columns.projection import Projection
 from logdex.errors import LogdexError, UsageError
 from logdex.frames.conditions import Condition, Conditions
-from logdex.jobs.tasks import group_parts
 from logdex.spark.sinks.sink import Sink
 from logdex.spark.sinks.writer import LogStreamWriter, LogWriter
 from logdex.spark.sources.pushdown import FilterTaker
 from logdex.spark.sources.rows import partitions_of, rows_of, say
 from logdex.spark.sources.stream import LogStreamReader
 from logdex.spark.sources.stream_table import LogStream
-from logdex.spark.sources.table import LogTable, partition_bytes
+from logdex.spark.sources.table import LogTable
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -131,7 +130,7 @@ class LogReader(DataSourceReader):
         plan = table.plan(self._projection.reads, self._wanted)
         for line in (plan.describe(table.source, self._wanted), *plan.notes):
             say(line)
-        return partitions_of(plan, group_parts(plan.parts, partition_bytes(table.read, plan.size_bytes)))
+        return partitions_of(plan, table.read)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yields the rows of one partition of `partitions`."""

@@ -14,14 +14,13 @@ from pyspark.sql.streaming.datasource import (
     ReadLimit,
     ReadMaxBytes,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
 from logdex.convert.columns.projection import Projection
-from logdex.jobs.tasks import group_parts
 from logdex.spark.sources.rows import partitions_of, rows_of, say
 from logdex.spark.sources.stream_table import Limits, LogStream, Offsets, StreamProgress
-from logdex.spark.sources.table import partition_bytes
 
 _IDLE_S = 0.1
 """How long a look for new messages waits that found none. Spark looks again at once."""
@@ -48,12 +47,14 @@ class OffsetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Returns the limit of a batch, by the options. If there are two, the other one is applied
-        by `latestOffset`: Spark knows none that consists of two."""
+        """Returns the limit of a batch, by the options. If there are several, the others are
+        applied by `latestOffset`: Spark knows none that consists of two in Python sources."""
         limits = self._stream.limits
         if limits.rows is not None:
             return ReadMaxRows(limits.rows)
-        return ReadAllAvailable() if limits.size_bytes is None else ReadMaxBytes(limits.size_bytes)
+        if limits.size_bytes is not None:
+            return ReadMaxBytes(limits.size_bytes)
+        return ReadAllAvailable() if limits.rows_min is None else ReadMinRows(limits.rows_min)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Lets the query end with what there is now."""
@@ -88,7 +89,7 @@ class LogStreamReader(OffsetReader):
         plan = self._stream.plan(start, end, self._projection.reads, self._stream.read.env)
         for note in plan.notes:
             say(note)
-        return partitions_of(plan, group_parts(plan.parts, partition_bytes(self._stream.read, plan.size_bytes)))
+        return partitions_of(plan, self._stream.read)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yields the rows of one partition of `partitions`."""

@@ -11,6 +11,7 @@ an older Logdex have none.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -28,20 +29,29 @@ Offsets = dict[str, dict[str, Any]]
 TOPIC_ID = "topicId"
 Ends = Mapping[Place, int]
 
+_DELAY_S = 15 * 60
+"""The default of maxTriggerDelay, as of Spark's own source."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How much of the logs one batch of a stream reads at most, in messages or records and in bytes
-    of the logs; None for no limit."""
+    of the logs; None for no limit. A batch waits until there are `rows_min` of them, or `delay_s`
+    has passed since the last one."""
 
     rows: int | None = None
     size_bytes: int | None = None
+    rows_min: int | None = None
+    delay_s: float = _DELAY_S
 
     @staticmethod
     def of(options: Options) -> Limits:
         """Reads the options. Raises `UsageError` for values that are not valid."""
         size = None if options.text("maxBytesPerTrigger") is None else options.size_bytes("maxBytesPerTrigger", 1)
-        return Limits(options.integer("maxOffsetsPerTrigger", 1), size)
+        most, least = (options.integer(f"{which}OffsetsPerTrigger", 1) for which in ("max", "min"))
+        if most is not None and least is not None and least > most:
+            raise options.wrong("minOffsetsPerTrigger", f"maxOffsetsPerTrigger is {most}, which is less")
+        return Limits(most, size, least, options.seconds("maxTriggerDelay", _DELAY_S))
 
     def share(self, lag: int, total: int) -> Limits:
         """Returns the limits of one log, by its part of all that is to be read. It is rounded as in
@@ -87,6 +97,10 @@ class LogStream(Protocol):
     def limited(self, start: Ends, end: Ends, limits: Limits, env: Env = DEFAULT_ENV) -> dict[Place, int]:
         """Returns the ends of a batch that reads at most `limits`, but something of each log with
         anything to read."""
+
+    def count(self, start: Ends, end: Ends, most: int, env: Env = DEFAULT_ENV) -> int:
+        """Returns how many messages or records are between two offsets of each log, as `limited`
+        counts them. It may stop at `most`."""
 
     def plan(self, start: Offsets, end: Offsets, reads: tuple[str, ...], env: Env = DEFAULT_ENV) -> TablePlan:
         """Returns the plan of the read from `start` to `end` for some columns of the format."""
@@ -141,6 +155,8 @@ class StreamProgress:
         self._stream = stream
         self._env = env
         self._target: dict[Place, int] | None = None
+        self._last_batch = -math.inf
+        self._counted: tuple[Ends, Ends, int] = {}, {}, 0
         self._said: set[str] = set()
         self.notes: list[str] = []
         """What is to be said in Spark's log, each once."""
@@ -151,8 +167,8 @@ class StreamProgress:
 
     def advance(self, start: Mapping[str, Mapping[str, Any]], limits: Limits) -> Offsets:
         """Returns the end of the batch that begins at `start`, which is `start` if there is nothing
-        to read. Raises `UsageError` if messages behind it are gone, with failOnDataLoss, and the
-        `CorruptError` of damage at which the logs end."""
+        to read, or too little yet. Raises `UsageError` if messages behind it are gone, with
+        failOnDataLoss, and the `CorruptError` of damage at which the logs end."""
         latest = self._stream.latest(self._env)
         begins, ends, ids = flat(latest[0]), flat(latest[1]), ids_in(latest[1])
         others = created_again(self._stream.source, ids_in(start), ids)
@@ -168,7 +184,27 @@ class StreamProgress:
                 self._said.add(note)
                 self.notes.append(note)
         starts = {place: min(max(before.get(place, begin), begin), ends[place]) for place, begin in begins.items()}
+        if self._target is None and limits.rows_min is not None and not self._is_due(starts, ends, limits):
+            return {name: dict(numbers) for name, numbers in start.items()}
         return nested(self._stream.limited(starts, ends, limits, self._env) if limits else ends, ids)
+
+    def _is_due(self, starts: Ends, ends: Ends, limits: Limits) -> bool:
+        """Whether a batch that has a minimum need not wait. The first one of a query that is
+        started never waits, as in Spark's own source."""
+        if starts == ends:
+            return False
+        now, least = time.monotonic(), limits.rows_min or 0
+        if now - self._last_batch < limits.delay_s:
+            before, counted_to, rows = self._counted
+            if before == starts and counted_to.keys() == ends.keys():  # what was counted need not be read again
+                rows += self._stream.count(counted_to, ends, least - rows, self._env)
+            else:
+                rows = self._stream.count(starts, ends, least, self._env)
+            self._counted = starts, ends, rows
+            if rows < least:
+                return False
+        self._last_batch = now
+        return True
 
     def _losses(self, before: Ends, begins: Ends, ends: Ends) -> Iterator[str]:
         for place, offset in before.items():

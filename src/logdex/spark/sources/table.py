@@ -34,6 +34,7 @@ class ReadOptions:
     fail_on_data_loss: bool
     partition_bytes: int
     partitions_min: int
+    partition_records: int | None = None
     storage: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -50,6 +51,7 @@ class ReadOptions:
             options.boolean("failOnDataLoss", True),
             options.size_bytes("maxPartitionBytes", PARTITION_BYTES),
             options.integer("minPartitions", 1) or 1,
+            options.integer("maxRecordsPerPartition", 1),
             options.storage(),
         )
 
@@ -101,7 +103,7 @@ class TablePlan:
     def describe(self, source: str, conditions: Conditions) -> str:
         """Returns a line about what is read and what was left out, and why."""
         why = f" for {conditions}" if str(conditions) else ""
-        left = self.total_bytes - self.size_bytes
+        left = max(self.total_bytes - self.size_bytes, 0)  # a byte may be read by two parts
         return (
             f"{source}: reads {self.size_bytes} of {self.total_bytes} bytes{why}; left out "
             f"{self.pruned_files} of {self.total_files} files, {left} bytes"

@@ -43,6 +43,14 @@ def test_sizes(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "seconds"), [("15m", 900), ("15min", 900), ("30 S", 30), ("500ms", 0.5), ("250", 0.25), ("1h", 3600)]
+)
+def test_times(text: str, seconds: float) -> None:
+    assert options(mode=text).seconds("mode", 7) == seconds
+    assert options().seconds("mode", 7) == 7
+
+
+@pytest.mark.parametrize(
     ("name", "value", "read"),
     [
         ("maxPartitionBytes", "0", lambda o: o.size_bytes("maxPartitionBytes", 7)),
@@ -50,6 +58,7 @@ def test_sizes(text: str, size: int) -> None:
         ("minPartitions", "0", lambda o: o.integer("minPartitions", 1)),
         ("minPartitions", "two", lambda o: o.integer("minPartitions", 1)),
         ("failOnDataLoss", "yes", lambda o: o.boolean("failOnDataLoss", True)),
+        ("mode", "15 years", lambda o: o.seconds("mode", 7)),
         ("columns", "topic,,body", lambda o: o.names("columns")),
     ],
 )

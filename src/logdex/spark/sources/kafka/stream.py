@@ -100,6 +100,10 @@ class LogDirStream:
 
         return each_limited(start, end, limits, of_one)
 
+    def count(self, start: Ends, end: Ends, most: int, env: Env = DEFAULT_ENV) -> int:
+        """Returns how many offsets are between two of each partition."""
+        return sum(max(end[place] - begin, 0) for place, begin in start.items())
+
     @staticmethod
     def _end_of_bytes(
         table: LogDirTable, root: str, place: Place, offsets: tuple[int, int], size_bytes: int, env: Env

@@ -179,9 +179,18 @@ class LogDirTable:
             return
         note = self._require_there(snapshot, found.offset, found.end_offset)
         plan.notes += [] if note is None else [note]
-        read = snapshot.plan_read(found, columns=columns, split_bytes=split_bytes)
-        plan.pruned_files -= len({split.path for split in read.splits})
-        for split in read.splits:
+        step = self.read.partition_records or found.end_offset - found.offset
+        splits = [
+            split
+            for begin in range(found.offset, found.end_offset, step)
+            for split in snapshot.plan_read(
+                replace(found, offset=begin, end_offset=min(begin + step, found.end_offset)),
+                columns=columns,
+                split_bytes=split_bytes,
+            ).splits
+        ]
+        plan.pruned_files -= len({split.path for split in splits})
+        for split in splits:
             is_last = split.base_offset == frozen.last_base
             sure_end = min(split.end, frozen.last_position) if is_last else split.end
             plan.parts.append(LogPart(split, frozen.root, sure_end, self.read.fail_on_data_loss))

@@ -12,7 +12,7 @@ from logdex.frames.conditions import Conditions
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.jobs import look_again
 from logdex.rocketmq.read.parts.behind_damage import error_of
-from logdex.rocketmq.read.parts.first_messages import end_of_first
+from logdex.rocketmq.read.parts.first_messages import count_messages, end_of_first
 from logdex.rocketmq.scan.log_walk import next_message_start
 from logdex.rocketmq.snapshot.frozen_store import FrozenStore, freeze_between, is_damaged
 from logdex.rocketmq.snapshot.store_end import find_readable_end
@@ -129,6 +129,21 @@ class StoreStream:
         if shares:
             StoreTable(self._given, env, look, is_new=False)
         return {**whole, **found}
+
+    def count(self, start: Ends, end: Ends, most: int, env: Env = DEFAULT_ENV) -> int:
+        """Returns how many messages are between two offsets of each store, at most `most`."""
+        counted = 0
+
+        def look(snapshot: StoreSnapshot, path: str, name: str) -> FrozenStore:
+            nonlocal counted
+            begin, last = (offsets.get((name, COMMIT_LOG), 0) for offsets in (start, end))
+            if begin < last and counted < most:
+                log, config = snapshot.commit_log, snapshot.config
+                counted += count_messages(log, config, begin, last, most - counted, env)
+            return FrozenStore(path, name, 0, 0, 0, (), ())
+
+        StoreTable(self._given, env, look, is_new=False)
+        return counted
 
     def plan(self, start: Offsets, end: Offsets, reads: tuple[str, ...], env: Env = DEFAULT_ENV) -> TablePlan:
         """Returns the plan of the read from `start` to `end`."""

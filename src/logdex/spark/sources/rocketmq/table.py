@@ -32,7 +32,8 @@ SOURCE = "rocketmq_store"
 FORMAT = FORMATS["rocketmq"]
 OPTIONS = (
     *COMMON_OPTIONS,
-    *("topic", "key", "tag", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"),
+    *("topic", "key", "tag", "subExpression"),
+    *("startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"),
     *(BEGIN_TIMES, END_TIMES, "timeSlackMs", "rawBody", "brokerName"),
     *format_settings(FORMAT),
 )
@@ -69,13 +70,16 @@ class StoreOptions:
         """Reads them. Raises `UsageError` for values that are not valid."""
         begin_ms, end_ms = options.integer("startingTimestamp"), options.integer("endingTimestamp")
         require_order_of_times(**{"the starting timestamp": begin_ms, "the ending timestamp": end_ms})
+        if options.text("maxRecordsPerPartition") is not None:
+            why = "rocketmq_store has no maxRecordsPerPartition: a CommitLog is split by bytes, because nothing "
+            raise UsageError(f"{why}on disk says how many messages are in a part of it", hint="use maxPartitionBytes")
         topic, key = options.text("topic"), options.text("key")
         if key is not None and topic is None:
             raise UsageError("the option key needs the option topic", hint="a key is looked up within a topic")
         return StoreOptions(
             topic=topic,
             key=key,
-            tag=options.text("tag"),
+            tag=_tag(options),
             ranges=queue_ranges(options),
             times=QueueTimes.of(options),
             named=named_queues(options, topic),
@@ -99,6 +103,14 @@ class StoreOptions:
     def ranges_without(self, unknown: Collection[Name]) -> list[QueueRange]:
         """Returns the ranges of all queues but those that a store has not."""
         return [each for each in self.ranges if (each.topic, each.queue_id) not in unknown]
+
+
+def _tag(options: Options) -> str | None:
+    """Returns the tag expression. rocketmq-spark calls the option subExpression."""
+    given = [name for name in ("tag", "subExpression") if options.text(name) is not None]
+    if len(given) > 1:
+        raise UsageError(f"the options {' and '.join(given)} exclude each other", hint="give one of them")
+    return options.text(given[0]) if given else None
 
 
 class StoreTable:

@@ -63,6 +63,7 @@ def test_limits(logs: Path, options: dict[str, str], most: int) -> None:
     [
         ({"endingOffsets": "latest"}, "endingOffsets is for batch reads"),
         ({"maxBytesPerTrigger": "0"}, "a number of bytes"),
+        ({"minOffsetsPerTrigger": "0"}, "whole number of 1 or more"),
         ({"maxOffsetsPerTriger": "1"}, "did you mean maxOffsetsPerTrigger"),
     ],
 )
@@ -92,6 +93,18 @@ def test_a_growing_log(tmp_path: Path) -> None:
     write(root, "u-0", 4)
     (rows,) = batches_of(source, end)
     assert places(rows) == {"t-0": [30], "u-0": [0, 1, 2, 3]}, "a new partition is read from its beginning"
+
+
+def test_a_batch_waits_for_its_minimum(tmp_path: Path) -> None:
+    root = write(tmp_path / "logs", "t-0", 2)
+    source = stream(root, minOffsetsPerTrigger="5", maxOffsetsPerTrigger="6")
+    progress = StreamProgress(source)
+    ends = [progress.advance(source.initial(), source.limits)]
+    for number in range(12):
+        write(root, f"t-{number % 2}", 1)
+        ends.append(progress.advance(ends[-1], source.limits))
+    totals = [sum(each["t"].values()) for each in ends]
+    assert totals == [2, 2, 2, 2, 2, 7, 7, 7, 7, 7, 12, 12, 12]
 
 
 def test_a_log_that_loses_records(tmp_path: Path) -> None:

@@ -4,11 +4,13 @@ damage."""
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from logdex.convert.columns.kafka import NAMES
+from logdex.convert.columns.kafka import COLUMNS, NAMES
+from logdex.convert.columns.projection import Projection
 from logdex.errors import CorruptError, MissingFileError, UsageError
 from logdex.frames.conditions import EQUAL, GREATER, Condition
 from logdex.kafka.batch.record import Record
@@ -16,7 +18,9 @@ from logdex.kafka.key_index.build import build_key_index
 from logdex.kafka.log.log import Log
 from logdex.spark.sources.kafka.table import LogDirTable
 from tests.unit.spark.sources.kafka.small_logs import START_MS, places, write
-from tests.unit.spark.sources.tables import plan_of, rows_of
+from tests.unit.spark.sources.tables import plan_of, rows_of, rows_of_plan
+
+PROJECTION = Projection(COLUMNS, ("topic", "offset"))
 
 
 def table(path: Path | str, **options: str) -> LogDirTable:
@@ -70,6 +74,17 @@ def test_options(logs: Path, options: dict[str, str], expected: dict[str, int]) 
     assert {name: len(offsets) for name, offsets in places(rows).items()} == expected
 
 
+@pytest.mark.parametrize(("most", "parts"), [("1", 35), ("3", 7 + 4 + 2), ("100", 3)])
+def test_records_of_a_partition(logs: Path, most: str, parts: int) -> None:
+    """With any number the rows are the same. A part is of one segment."""
+    limited = table(logs, maxRecordsPerPartition=most)
+    assert rows_of(limited) == rows_of(table(logs))
+    plan = plan_of(limited)
+    assert len(plan.parts) >= parts
+    each = [rows_of_plan(replace(plan, parts=[part]), PROJECTION, "FAILFAST") for part in plan.parts]
+    assert max(map(len, each)) <= int(most)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -112,6 +127,7 @@ def test_options(logs: Path, options: dict[str, str], expected: dict[str, int]) 
             "offsets 0 to 99 are wanted, there are 0 to 5",
         ),
         ({"startingTimestamp": str(START_MS + 10_000)}, "has no record at or after the starting timestamp"),
+        ({"maxRecordsPerPartition": "0"}, "whole number of 1 or more"),
         ({"isolation.level": "read_comitted"}, "did you mean read_committed"),
         ({"kafka.bootstrap.servers": "localhost:9092"}, "kafka_log has no option 'kafka.bootstrap.servers'"),
     ],

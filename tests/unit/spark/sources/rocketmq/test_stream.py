@@ -12,6 +12,7 @@ from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message
 from logdex.spark.sources.rocketmq.stream import StoreStream
 from logdex.spark.sources.stream_table import Limits, StreamProgress
+from logdex.testing.store_builder import write_commit_log
 from tests.unit.rocketmq.small_stores import FILE_SIZE, MESSAGES, build, message
 from tests.unit.spark.sources.rocketmq.settings import GEOMETRY, offsets
 from tests.unit.spark.sources.tables import batches_of, rows_between
@@ -55,6 +56,34 @@ def test_limits(store: Path, options: dict[str, str], most: int) -> None:
     )
 
 
+def test_a_batch_waits_for_its_minimum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages count, of all stores together. What was counted is not read again."""
+    now_s = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now_s)
+    roots = [build(tmp_path / name, MESSAGES[:10]) for name in "ab"]
+    source = stream(f"{tmp_path}/*", minOffsetsPerTrigger="7", maxTriggerDelay="30s", columns="queueOffset")
+    progress = StreamProgress(source)
+    start = progress.advance(source.initial(), source.limits)
+    assert start == source.latest()[1], "the first batch never waits"
+    for count, other in ((14, 10), (16, 10), (16, 10)):
+        write_commit_log(str(roots[0]), MESSAGES[:count], FILE_SIZE)
+        write_commit_log(str(roots[1]), MESSAGES[:other], FILE_SIZE)
+        assert progress.advance(start, source.limits) == start
+    write_commit_log(str(roots[1]), MESSAGES[:11], FILE_SIZE)
+    end = progress.advance(start, source.limits)
+    assert len(rows_between(source, start, end)) == 7
+    write_commit_log(str(roots[1]), MESSAGES[:12], FILE_SIZE)
+    now_s += 29
+    assert progress.advance(end, source.limits) == end
+    now_s += 2
+    last = progress.advance(end, source.limits)
+    assert len(rows_between(source, end, last)) == 1, "the delay has passed"
+    write_commit_log(str(roots[1]), MESSAGES[:13], FILE_SIZE)
+    assert progress.advance(last, source.limits) == last
+    progress.set_target()
+    assert progress.advance(last, source.limits) != last, "Trigger.AvailableNow takes what there is"
+
+
 def test_options_of_the_batch_source(store: Path) -> None:
     source = stream(store, startingOffsets='{"TopicA": {"0": 30}}', tag="A", columns="queueOffset")
     assert [offsets(batch) for batch in batches_of(source, source.initial())] == [[30, 32, 34, 36, 38]]
@@ -67,6 +96,8 @@ def test_options_of_the_batch_source(store: Path) -> None:
         ({"endingOffsetsByTimestamp": "{}"}, "endingOffsetsByTimestamp is for batch reads"),
         ({"endingTimestamp": "1"}, "endingTimestamp is for batch reads"),
         ({"maxOffsetsPerTrigger": "0"}, "whole number of 1 or more"),
+        ({"minOffsetsPerTrigger": "8", "maxOffsetsPerTrigger": "7"}, "maxOffsetsPerTrigger is 7, which is less"),
+        ({"maxTriggerDelay": "15 years"}, "say a time such as"),
         ({"maxBytesPerTrigger": "much"}, "a number of bytes"),
     ],
 )
