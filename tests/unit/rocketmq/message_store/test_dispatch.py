@@ -100,5 +100,6 @@ def test_who_waits_is_told_what_stopped_the_dispatch(tmp_path: Path) -> None:
                 store.wait_dispatched(timeout_s)
         assert store.dispatch_behind_bytes == store.max_phy_offset - second.physical_offset
     finally:
+        assert store._background is not None
         store._background.stop()
         crash(store)

@@ -80,14 +80,14 @@ def test_keys_are_found_alike(as_broker: bool, both: tuple[MessageStore, StoreSn
     last = store.get_message("orders", 1, QUEUE_MAX - 1).messages[0]
     assert last.unique_key is not None
     times = (None, last.store_timestamp_ms - 20, last.store_timestamp_ms)
-    keys = ("k0", f"k{COUNT - 1}", "every", "some-1", "none", last.unique_key)
+    keys: tuple[str | bytes, ...] = ("k0", f"k{COUNT - 1}", "every", "some-1", "none", last.unique_key)
     found = 0
     for key, begin_ms, end_ms, most in product(keys, times, times, (None, 2)):
         if begin_ms is not None and end_ms is not None and begin_ms > end_ms:
             continue
-        question = ("orders", key, begin_ms, end_ms, most)
-        own, other = (each.query_message(*question, broker_semantics=as_broker) for each in both)
-        assert own == other, question
+        question: dict[str, Any] = {"begin_ms": begin_ms, "end_ms": end_ms, "max": most}
+        own, other = (each.query_message("orders", key, **question, broker_semantics=as_broker) for each in both)
+        assert own == other, (key, question)
         found += len(own.messages)
     assert found
     own, other = (each.query_message("orders", "b", index_type="T", broker_semantics=as_broker) for each in both)
@@ -132,8 +132,7 @@ def test_times_lead_to_the_same_offsets(both: tuple[MessageStore, StoreSnapshot]
         for queue_id in (0, 1, 7):
             for boundary in ("lower", "upper"):
                 own, other = (
-                    each.get_offset_in_queue_by_time("orders", queue_id, timestamp_ms, boundary)  # type: ignore[arg-type]
-                    for each in both
+                    each.get_offset_in_queue_by_time("orders", queue_id, timestamp_ms, boundary) for each in both
                 )
                 assert own == other, (queue_id, timestamp_ms, boundary)
                 seen.add(own)
