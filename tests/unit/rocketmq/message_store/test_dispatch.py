@@ -1,5 +1,6 @@
 """The two ways in which the engine's doReput fails: a message whose size is wrong is passed over,
-and where there is no message at all, the dispatch stops. Puts go on in both."""
+and where there is no message at all, the dispatch stops. Puts go on in both. What whoever waits is
+told, and the order of what a dispatch does on the disk."""
 
 from __future__ import annotations
 
@@ -10,8 +11,12 @@ import pytest
 
 from logdex.errors import CorruptError, UnreadableError
 from logdex.rocketmq import Message, MessageStore, PutMessageResult
+from logdex.rocketmq.files.checkpoint import StoreCheckpoint
+from logdex.rocketmq.index_file.index_file import IndexFile
+from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.testing import FaultEnv
 from logdex.testing.bad_sectors import BadSectorsEnv
-from tests.unit.rocketmq.message_store.open_stores import crash, open_store
+from tests.unit.rocketmq.message_store.open_stores import SIZES, crash, open_store
 
 
 def put(store: MessageStore, *numbers: int) -> list[PutMessageResult]:
@@ -103,3 +108,35 @@ def test_who_waits_is_told_what_stopped_the_dispatch(tmp_path: Path) -> None:
         assert store._background is not None
         store._background.stop()
         crash(store)
+
+
+def test_a_full_index_file_is_on_disk_before_the_next_one_is_made(tmp_path: Path) -> None:
+    """And the log that it points into, before the checkpoint vouches for it."""
+    root, env = tmp_path / "store", FaultEnv(str(tmp_path))
+    with open_store(root, env=env, unique_keys=False, mapped_file_size_commit_log=1 << 16) as store:
+        put(store, *range(50))
+        store.dispatch()
+        [full] = (root / "index").iterdir()
+        vouched = StoreCheckpoint.read(root / "checkpoint").index_msg_timestamp_ms
+        put(store, *range(50, 80))
+        before = len(env.log)
+        store.dispatch()
+        calls = [(kind, str(Path(path).relative_to(root))) for kind, path in env.log[before:]]
+        first, second = sorted(f"index/{path.name}" for path in (root / "index").iterdir())
+        assert first == f"index/{full.name}"
+        order = [
+            ("sync", first),
+            ("sync_dir", "index"),
+            ("open_write", second),
+            ("sync", f"commitlog/{0:020d}"),
+            ("open_write", "checkpoint"),
+            ("sync", "checkpoint"),
+        ]
+        assert [call for call in calls if call in order] == order
+        with IndexFile(full, StoreConfig(**SIZES)) as file:
+            assert file.is_write_full
+            ended = file.header.end_timestamp_ms
+        assert vouched < ended
+        assert StoreCheckpoint.read(root / "checkpoint").index_msg_timestamp_ms == ended
+        last = store.query_message("orders", "k58").messages[0]  # entry 0 is unused
+        assert (last.store_timestamp_ms, store.dispatch_behind_bytes) == (ended, 0)
