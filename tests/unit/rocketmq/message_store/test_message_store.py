@@ -8,7 +8,9 @@ import json
 import shutil
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -142,6 +144,39 @@ def test_a_batch_is_one_unit(tmp_path: Path) -> None:
             store.put_messages([Message("orders"), Message("others")])
         for illegal in (Message("orders", delay_level=1), Message("orders", sys_flag=4)):
             assert store.put_messages([illegal]).status is PutMessageStatus.MESSAGE_ILLEGAL
+    require_sound(tmp_path / "store")
+
+
+@pytest.mark.parametrize(
+    ("bad", "status"),
+    [
+        ({"tags": "a\x02b"}, None),
+        ({"flag": 1 << 31}, None),
+        ({"body": bytes(1001)}, PutMessageStatus.MESSAGE_ILLEGAL),
+        ({"properties": {"a": "x" * 40_000}}, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED),
+        ({"properties": {"INNER_NUM": "3"}}, PutMessageStatus.MESSAGE_ILLEGAL),
+        ({"delay_level": 1}, PutMessageStatus.MESSAGE_ILLEGAL),
+    ],
+)
+def test_a_batch_with_one_bad_message_leaves_nothing(
+    bad: dict[str, Any], status: PutMessageStatus | None, tmp_path: Path
+) -> None:
+    """Whether the message is an error of the caller or is refused with a status."""
+    with open_store(tmp_path / "store", max_message_size=1000) as store:
+        good = Message("orders", b"good", keys="k", queue_id=0)
+        batch = [good, replace(good, **bad)]
+        if status is None:
+            with pytest.raises(UsageError):
+                store.put_messages(batch)
+        else:
+            assert store.put_messages(batch).status is status
+        assert (store.max_phy_offset, store.stats.put_messages) == (0, 0)
+        [first, _] = sorted((tmp_path / "store" / "commitlog").iterdir())
+        assert not any(first.read_bytes())
+        put = store.put_messages([good, good])
+        assert (put.status, put.physical_offset, put.queue_offset, put.msg_num) == (OK, 0, 0, 2)
+        store.dispatch()
+        assert len(store.query_message("orders", "k").messages) == 2
     require_sound(tmp_path / "store")
 
 

@@ -194,3 +194,36 @@ def test_a_row_without_a_unique_key_gets_a_new_one(with_properties: bool, tmp_pa
             keys = [message.unique_key for message in snapshot.scan()]
     assert keys[0] == b"U1"
     assert len({key for key in keys if key}) == 3
+
+
+@pytest.mark.parametrize("with_properties", [False, True])
+def test_a_record_batch_is_written_as_its_table_is(with_properties: bool, tmp_path: Path) -> None:
+    count = 60
+    columns: dict[str, Any] = {
+        "topic": pa.array([("orders", "payments")[row % 3 // 2] for row in range(count)]).dictionary_encode(),
+        "body": [b"body %d" % row for row in range(count)],
+        "queue_id": [row % 4 for row in range(count)],
+        "tags": [None if row % 7 == 0 else f"t{row % 2}" for row in range(count)],
+        "keys": pa.array([None if row % 5 == 0 else [f"k{row}", "every"][: row % 3] for row in range(count)]),
+    }
+    if with_properties:
+        maps = [None if row % 4 == 0 else [("color", f"c{row}"), ("size", "s")][: row % 3] for row in range(count)]
+        columns["properties"] = pa.array(maps, pa.map_(pa.string(), pa.string()))
+    batch, written = pa.record_batch(columns).slice(7, 41), []
+    plain = pa.Table.from_pylist(batch.to_pylist(), pa.schema([*_with_plain_topics(batch.schema)]))
+    fixed: dict[str, Any] = {"unique_keys": False, "clock_ms": lambda: 1_700_000_000_000}
+    for name, rows in (("batch", batch), ("table", plain)):
+        with open_store(tmp_path / name, **fixed) as store:
+            put = store.put_columns(rows)
+            assert (put.status, put.msg_num) == (PutMessageStatus.PUT_OK, 41)
+        written.append([path.read_bytes() for path in sorted((tmp_path / name / "commitlog").iterdir())])
+        require_sound(tmp_path / name)
+        with StoreSnapshot(tmp_path / name) as snapshot:
+            messages = [*snapshot.scan()]
+        assert [message.body for message in messages] == [b"body %d" % row for row in range(7, 48)]
+        assert [len(message.keys) for message in messages] == [0 if r % 5 == 0 else r % 3 for r in range(7, 48)]
+    assert written[0] == written[1]
+
+
+def _with_plain_topics(schema: pa.Schema) -> list[pa.Field]:
+    return [pa.field("topic", pa.string()) if field.name == "topic" else field for field in schema]
