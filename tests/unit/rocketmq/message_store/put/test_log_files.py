@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from logdex.io.env import DEFAULT_ENV
+from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.log_files import LogFiles
 from logdex.rocketmq.message_store.put.message import Message, PutMessageResult, PutMessageStatus
 from logdex.testing import Fault, FaultEnv
@@ -112,3 +114,34 @@ def test_a_file_made_ahead_that_is_gone_is_made_again(again: bool, tmp_path: Pat
         assert store.load_report.was_clean
         assert len(store.get_message("orders", 0, 0, 100).messages) == 30
     require_sound(tmp_path / "store")
+
+
+def test_the_next_file_is_made_ahead(tmp_path: Path) -> None:
+    """At the opening, and by the thread that flushes the log after each roll: no put waits for
+    it."""
+    with_thread = {"background": True, "flush_interval_commit_log_ms": 1}
+
+    def newest() -> int:
+        return max(int(path.name) for path in (tmp_path / "store" / "commitlog").iterdir())
+
+    for end in (0, 2 * 4096 + 2600):
+        with open_store(tmp_path / "store"):
+            assert newest() == end // 4096 * 4096 + 4096
+        with open_store(tmp_path / "store", unique_keys=False, **with_thread) as store:
+            assert store.max_phy_offset == end
+            for _ in range(3):
+                assert newest() == store.max_phy_offset // 4096 * 4096 + 4096
+                before = newest()
+                store.put_message(Message("orders", bytes(2600 - 97), queue_id=0))
+                until_s = time.monotonic() + 5
+                while newest() == before and store.max_phy_offset > before and time.monotonic() < until_s:
+                    time.sleep(0.002)
+
+
+def test_files_have_a_gibibyte_by_default(tmp_path: Path) -> None:
+    """The file that is written and the one after it; they are sparse."""
+    with MessageStore.open(tmp_path / "store", background=False) as store:
+        assert store.put_message(Message("orders", b"x")).is_stored
+        files = sorted((tmp_path / "store" / "commitlog").iterdir())
+        assert [(int(file.name), file.stat().st_size) for file in files] == [(0, 1 << 30), (1 << 30, 1 << 30)]
+        assert sum(512 * file.stat().st_blocks for file in files) < 1 << 20
