@@ -3,15 +3,20 @@ is read."""
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 import zlib
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
 
-from logdex.errors import GeometryError
+from logdex.errors import CorruptError, GeometryError, UnreadableError
 from logdex.layout.rocketmq import SYS_FLAG_COMPRESSED
+from logdex.rocketmq import Message
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.geometry.resolve import resolve_config
 from logdex.rocketmq.rebuild import rebuild
@@ -20,6 +25,8 @@ from logdex.rocketmq.scan.scanner import EndKind, LogEnd, Scanner
 from logdex.rocketmq.snapshot.overview import overview
 from logdex.rocketmq.verify import verify
 from tests.cli.helpers import run
+from tests.hostile.cutting import ROOT
+from tests.unit.rocketmq.message_store.open_stores import open_store
 from tests.unit.rocketmq.small_stores import CONFIG, FILE_SIZE, MESSAGES, build, message, opened
 
 
@@ -222,3 +229,42 @@ def test_a_body_that_cannot_be_decompressed_is_located_in_its_file(tmp_path: Pat
         result = run(*command)
         assert result.exit_code == 1
         assert f"{path}: byte {path.read_bytes().index(wrong)}: the body is not a complete zlib stream" in result.stderr
+
+
+def read_cut_log(root: Path) -> None:
+    """Cuts the log of an open store at many sizes: of each message, of which one half is dispatched
+    by then, there is an answer as before, or an error of Logdex. Nothing else is raised."""
+    for size in (0, 4095, 4096, 4500, 3 * 4096):
+        with open_store(root / str(size), mapped_file_size_commit_log=1 << 16) as store:
+            puts = []
+            for number in range(80):
+                if number == 40:
+                    store.dispatch()
+                puts.append(store.put_message(Message("T", bytes(300), keys=f"k{number}", queue_id=0)))
+            known = {put.physical_offset: store.look_message_by_offset(put.physical_offset) for put in puts}
+            os.truncate(files(root / str(size) / "commitlog")[0], size)
+            assert size < puts[39].physical_offset
+            for _ in range(2):
+                with pytest.raises((CorruptError, UnreadableError)):
+                    store.dispatch()
+            assert 0 < store.dispatch_behind_bytes <= store.max_phy_offset - puts[40].physical_offset
+            for number, put in enumerate(puts):
+                is_whole = put.physical_offset + put.size_bytes <= size
+                with nullcontext() if is_whole else pytest.raises((CorruptError, UnreadableError)):
+                    assert store.look_message(put.msg_id or "") == known[put.physical_offset]
+                if number < 40:
+                    with nullcontext() if is_whole else pytest.raises((CorruptError, UnreadableError)):
+                        assert store.get_message("T", 0, number, 1).messages == (known[put.physical_offset],)
+                with suppress(CorruptError, UnreadableError):
+                    if number % 40 == 1:  # each scans what is not dispatched, and looks again at a file that shrinks
+                        assert store.query_message("T", f"k{number}").messages in ((), (known[put.physical_offset],))
+        print(size)
+
+
+@pytest.mark.slow
+def test_a_log_that_is_cut_under_an_open_store_kills_nobody(tmp_path: Path) -> None:
+    """In a process of its own, which a signal would end."""
+    code = "import sys; from pathlib import Path; from tests.hostile.rocketmq.test_cut_files import read_cut_log"
+    command = [sys.executable, "-c", f"{code}; read_cut_log(Path(sys.argv[1]))", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, f"exit {done.returncode} behind {done.stdout.split()}: {done.stderr[-3000:]}"

@@ -15,9 +15,9 @@ import pytest
 import logdex
 from logdex.errors import LogClosedError, MissingFileError, StorageError, StoreError, UsageError
 from logdex.io.env import Env
-from logdex.rocketmq import Message, MessageStore
+from logdex.rocketmq import Message, MessageStore, StoreSnapshot
 from logdex.rocketmq.message_store.services.retention import ExpiredFiles
-from logdex.rocketmq.read.results import GetMessageStatus
+from logdex.rocketmq.read.results import GetMessageResult, GetMessageStatus
 from logdex.testing import Fault, FaultEnv, Killed
 from tests.examples import some
 from tests.unit.rocketmq.message_store.open_stores import NOW_MS, SIZES, open_store, require_sound
@@ -121,6 +121,28 @@ def test_old_files_are_removed(tmp_path: Path) -> None:
         fill(store, 10, 120)
         check_whole(store, 130)
     require_sound(root)
+
+
+def test_a_message_whose_file_was_removed_since(tmp_path: Path) -> None:
+    """The queue's file is still there, and leads a snapshot that was opened before to a message
+    that is gone. The store itself says where its queue begins."""
+    sizes = {"mapped_file_size_consume_queue": 20_000}
+    with open_store(tmp_path / "store", **sizes) as store:
+        fill(store, 60)
+        with StoreSnapshot(tmp_path / "store", **{**SIZES, **sizes}) as snapshot:
+            for topic in ("once", "orders"):
+                assert snapshot.get_message(topic, 0, 999).min_offset == 0  # reads no file of the log
+            make_old(tmp_path / "store", 2)
+            report = delete_old(store)
+            assert (len(report.commit_log_files), report.queue_files) == (2, ())
+            gone = snapshot.get_message("once", 0, 0)
+            assert gone == GetMessageResult(GetMessageStatus.MESSAGE_WAS_REMOVING, 1, 0, 1)
+            assert snapshot.get_columns("once", 0, 0).status is GetMessageStatus.MESSAGE_WAS_REMOVING
+            own = store.get_message("once", 0, 0)
+            assert own == GetMessageResult(GetMessageStatus.OFFSET_TOO_SMALL, 1, 1, 1)
+            begin = store.get_message("orders", 0, 0).min_offset
+            left = snapshot.get_message("orders", 0, 0, 1)
+            assert (left.status, left.messages[0].queue_offset) == (GetMessageStatus.FOUND, begin)
 
 
 @pytest.mark.parametrize(
