@@ -12,6 +12,7 @@ import pytest
 from logdex.errors import ConnectionLostError, GeometryError, NotAPrefixError, ProtocolError
 from logdex.rocketmq.ha.wire import pack_transfer
 from logdex.rocketmq.message_store.put.message import Message, PutMessageStatus
+from logdex.rocketmq.read.results import GetMessageStatus
 from tests.examples import cases
 from tests.unit.rocketmq.ha.masters import filled_store, follow, log_bytes, plain, serving
 from tests.unit.rocketmq.message_store.open_stores import SIZES, open_store, require_sound
@@ -43,6 +44,26 @@ def test_the_log_is_the_masters(batch: int, tmp_path: Path) -> None:
         if path.is_dir():
             continue
         assert (tmp_path / "slave" / path.relative_to(tmp_path / "master")).read_bytes() == path.read_bytes()
+
+
+def test_a_slave_dispatches_as_it_goes(tmp_path: Path) -> None:
+    """Nobody asks it to, and the connection stays."""
+    log = filled_store(tmp_path / "master")
+    with serving(plain(log)) as master, follow(master, tmp_path / "slave", background=True) as follower:
+        thread = threading.Thread(target=follower.run)
+        thread.start()
+        try:
+            store, deadline = follower.store, time.monotonic() + 30
+            while time.monotonic() < deadline and (store.max_phy_offset < len(log) or store.dispatch_behind_bytes):
+                time.sleep(0.005)
+            assert (store.max_phy_offset, store.dispatch_behind_bytes) == (len(log), 0)
+            assert thread.is_alive()
+            found = [store.get_message(info.topic, info.queue_id, 0) for info in store.queues()]
+            assert {each.status for each in found} == {GetMessageStatus.FOUND}
+            assert sum(len(each.messages) for each in found) == 60
+        finally:
+            follower.stop()
+            thread.join()
 
 
 def test_a_restart_goes_on_where_the_log_ends(tmp_path: Path) -> None:
