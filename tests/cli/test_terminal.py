@@ -90,6 +90,9 @@ LOSSY = {"convert": 3, "convert of Kafka": 3}
 """The store has half messages, which no topic of Kafka's could hold; the logs have an open
 transaction."""
 
+WITH_BARS = ("rebuild", "verify", "export", "convert", "import", "stats", "recover", "dispatch")
+"""The jobs that show a progress bar."""
+
 
 def test_every_command_is_there() -> None:
     assert {arguments[0] for arguments in COMMANDS.values()} == set(command_line().commands)
@@ -224,3 +227,7 @@ def test_all_data_goes_to_stdout(
     assert code == expected.exit_code == LOSSY.get(name, 0), told
     assert expected.stdout
     assert timeless(found.replace(str(tmp_path / "b"), where)) == timeless(expected.stdout)
+    if COMMANDS[name][0] in WITH_BARS:
+        bar = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", told)
+        assert re.search(rf"\r{COMMANDS[name][0]} ━+.* [1-9][\d,]* messages +[\d.]+/[\d.]+ (KiB|bytes)", bar), bar
+        assert "━" not in expected.stderr
