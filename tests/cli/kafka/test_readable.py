@@ -122,7 +122,7 @@ def test_the_last_object_says_what_programs_need_to_know(root: Path) -> None:
     none = end_of("get", root / "t-0", "--time", "2100-01-01")
     assert (none["count"], none["offset"], none["next_offset"]) == (0, None, 3)
     asked = end_of("query", root, "--topic", "t", "--key", "plain")
-    assert asked == {"end_of": "query", "count": 1, "is_complete": True, "problems": []}
+    assert asked == {"end_of": "query", "count": 1, "has_more": False, "is_complete": True, "problems": []}
     assert end_of("consume", root, "--topic", "t", "--group", "h")["count"] == 3
     assert "end_of" not in run("cat", root, "--limit", 1, "--json").stdout  # the limit ended it, not the log
     assert "end_of" not in run("cat", root).stdout
@@ -141,6 +141,9 @@ def test_the_last_object_names_what_was_skipped(root: Path) -> None:
             (str(file), len(data), "torn")
         ]
     assert end_of("get", root / "t-0", "--offset", 0, exit_code=1)["is_complete"] is False
+    asked = end_of("query", root, "--topic", "t", "--key", "plain", exit_code=1)
+    assert (asked["count"], asked["is_complete"], len(asked["problems"])) == (1, False, 1)
+    assert asked["problems"][0].startswith(f"{file}: byte ")
 
 
 def test_decode(golden_log: Any) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from logdex.kafka.batch.record import Record
 from logdex.kafka.log.log import Log
-from tests.cli.helpers import rows_of, run, run_json
+from tests.cli.helpers import end_of, rows_of, run, run_json
 from tests.directories import tree_hash
 from tests.examples import cases
 from tests.golden import kafka as golden_kafka
@@ -193,6 +193,7 @@ def test_query_gives_every_record_of_a_key_newest_first(name: str, golden_log: A
         for more in ((), ("--grep", "")):
             told = run(*ask, "--max", most, *more)
             assert ("there are more" in told.stderr) is is_told, told
+            assert end_of(*ask, "--max", most, *more, exit_code=told.exit_code)["has_more"] is is_told
     assert found("query", root / of_key[0]["partition"], "--key", key) == offsets
     assert set(found("query", root, "--topic", topic, "--key", key)) >= set(offsets)
     at = of_key[0]["timestamp"]

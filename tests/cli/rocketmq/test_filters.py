@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 from logdex.io.env import Env
 from logdex.jobs import look_again
 from logdex.rocketmq import Message, MessageStore, StoreSnapshot
-from tests.cli.helpers import run
+from logdex.rocketmq.message.stored_message import StoredMessage
+from logdex.rocketmq.read.message_scan import LogScan
+from tests.cli.helpers import end_of, run
 
 COUNT = 200
 SIZES: Any = {"mapped_file_size_commit_log": 16384, "mapped_file_size_consume_queue": 2000}
@@ -89,6 +92,40 @@ def test_a_tail_passes_over_a_damaged_message_and_says_so(tmp_path: Path) -> Non
     result = run("cat", tmp_path, *FLAGS, "--queue", 1, "--tail", 3, "--format", "%s ")
     assert (result.exit_code, result.stdout) == (1, "body 5 body 9 body 11 "), result.stderr
     assert "CRC" in result.stderr
+    end = end_of("cat", tmp_path, *FLAGS, "--queue", 1, "--tail", 3, exit_code=1)
+    assert (end["count"], end["is_complete"], len(end["problems"])) == (3, False, 1)
+    assert end["problems"][0].startswith(f"{file}: byte ")
+
+
+@pytest.mark.parametrize("tail", [(), ("--tail", COUNT)])
+def test_the_last_object_names_what_a_broker_removed(
+    tail: tuple[Any, ...], store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "store"
+    shutil.copytree(store, root)
+    shutil.rmtree(root / "consumequeue")  # so that the tail is read from the log, too
+    items = LogScan.items
+
+    def passing_over(scan: LogScan) -> Iterator[tuple[int, StoredMessage]]:
+        yield from items(scan)
+        scan.trimmed.append("removed")
+
+    monkeypatch.setattr(LogScan, "items", passing_over)
+    end = end_of("cat", root, *FLAGS, *tail)
+    assert (end["count"], end["is_complete"], end["deleted"]) == (COUNT + 1, True, ["removed"])
+
+
+def test_a_tail_of_a_log_that_ends_in_damage_says_so(store: Path, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    shutil.copytree(store, root)
+    shutil.rmtree(root / "consumequeue")
+    file = root / "commitlog" / f"{16384:020d}"
+    data = bytearray(file.read_bytes())
+    data[4] ^= 1  # the magic of the file's first message
+    file.write_bytes(data)
+    end = end_of("cat", root, *FLAGS, "--tail", 1, exit_code=1)
+    assert (end["count"], end["is_complete"]) == (3, False)
+    assert str(file) in end["problems"][-1]
 
 
 def test_a_tail_that_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,6 +148,9 @@ def test_a_topic_without_a_consume_queue_is_named_and_its_tail_read_from_the_log
     assert numbers(root, "--tail", 2) == [196, 197, 198, 199]
     result = run("cat", root, *FLAGS, "--topic", "t", "--tail", 1)
     assert "the topic t has no ConsumeQueue: the log is read" in result.stderr
+    end = end_of("cat", root, *FLAGS, "--topic", "t", "--tail", 1)
+    assert (end["count"], end["is_complete"]) == (2, True)
+    assert end["problems"] == ["the topic t has no ConsumeQueue: the log is read, and logdex rebuild derives it"]
     looked = run("info", root, *FLAGS)
     assert "the topic t has messages, one at offset" in looked.stderr
     assert looked.exit_code == 1

@@ -21,7 +21,7 @@ from logdex.layout.rocketmq import (
 )
 from logdex.rocketmq.read.results import GetMessageStatus
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
-from tests.cli.helpers import rows_of, run, run_json
+from tests.cli.helpers import end_of, rows_of, run, run_json
 from tests.cli.rocketmq.test_reading import as_in_manifest
 from tests.cli.rocketmq.tiny_stores import usual
 from tests.directories import digests, tree_hash
@@ -245,7 +245,9 @@ def test_a_flipped_byte_is_told_where_it_is(store: Path, tmp_path: Path) -> None
     found = run_json("verify", harmed, exit_code=1)[0]
     assert (found["check"], found["path"]) == ("message-crc", str(harmed))
     assert place <= found["position"] < place + row["size_bytes"]
-    assert run("query", harmed, "--topic", row["topic"], "--key", row["unique_key"]).exit_code == 1
+    end = end_of("query", harmed, "--topic", row["topic"], "--key", row["unique_key"], exit_code=1)
+    assert (end["count"], end["is_complete"], end["log_end"]["offset"]) == (0, False, row["physical_offset"])
+    assert end["log_end"]["reason"] in result.stderr
     assert run("message", harmed, row["msg_id"]).exit_code == 1
     assert tree_hash(tmp_path) == before
 

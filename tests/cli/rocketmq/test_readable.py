@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from logdex.layout.rocketmq import SYS_FLAG_COMPRESSED
 from logdex.rocketmq import Message, MessageStore
 from tests.cli.helpers import end_of, run, run_json
+from tests.unit.rocketmq.small_stores import build, message
 
 BODY = b'{"price": 1.10}'
 
@@ -108,7 +110,7 @@ def test_what_does_not_fit_is_refused(flags: list[str], told: str, store: Path) 
 def test_the_last_object_says_what_programs_need_to_know(store: Path) -> None:
     end = end_of("cat", store)
     where = end.pop("log_end")
-    assert end == {"end_of": "cat", "count": 2, "is_complete": True}
+    assert end == {"end_of": "cat", "count": 2, "is_complete": True, "problems": [], "deleted": []}
     assert (where["offset"], where["kind"]) == (run_json("cat", store)[1]["physical_offset"] + _size(store), "zeros")
     assert end_of("cat", store, "--where", "topic = none")["count"] == 0
     got = {"end_of": "get", "count": 1, "status": "FOUND", "offset": 1, "min_offset": 0, "max_offset": 2}
@@ -119,8 +121,19 @@ def test_the_last_object_says_what_programs_need_to_know(store: Path) -> None:
         "problems": [],
     }
     asked = end_of("query", store, "--topic", "t", "--key", "k-1", "--max", 1)
-    assert (asked["count"], asked["is_complete"], asked["missing"]) == (1, True, [])
-    rest = run_json("query", store, "--topic", "t", "--key", "k-1", "--cursor", asked["next_cursor"])
+    cursor = asked.pop("next_cursor")
+    assert asked == {
+        "end_of": "query",
+        "count": 1,
+        "has_more": True,
+        "is_complete": True,
+        "missing": [],
+        "is_missing_scanned": False,
+        "entries_behind_end": 0,
+        "log_end": None,
+        "problems": [],
+    }
+    rest = run_json("query", store, "--topic", "t", "--key", "k-1", "--cursor", cursor)
     assert [row["keys"] for row in rest] == [["k-1", "k-2"]]
     assert end_of("consume", store, "--topic", "t", "--group", "h")["count"] == 2
     assert "end_of" not in run("cat", store, "--limit", 1, "--json").stdout  # the limit ended it, not the log
@@ -140,6 +153,25 @@ def test_the_last_object_says_why_the_log_ends(store: Path) -> None:
     end = end_of("cat", store, exit_code=1)
     assert (end["count"], end["is_complete"], end["log_end"]["offset"]) == (1, False, last)
     assert end["log_end"]["reason"]
+
+
+def test_the_last_object_names_bodies_that_do_not_decompress(tmp_path: Path) -> None:
+    bad = message(0, keys="hot", body=b"no zlib", sys_flag=SYS_FLAG_COMPRESSED)
+    store = build(tmp_path / "store", [bad, message(1, keys="hot")])
+    for command in (
+        ["cat", store],
+        ["cat", store, "--grep", "o"],
+        ["cat", store, "--tail", 2, "--grep", "o"],
+        ["get", store, "--topic", "TopicA", "--queue", 0, "--offset", 0],
+        ["query", store, "--topic", "TopicA", "--key", "hot"],
+        ["query", store, "--topic", "TopicA", "--key", "hot", "--broker-semantics"],
+    ):
+        flags: list[Any] = ["--decompress", "--mapped-file-size-consume-queue", 320]
+        flags += ["--max-hash-slot-num", 7, "--max-index-num", 12] if command[0] == "query" else []
+        end = end_of(*command, *flags, exit_code=1)
+        assert (end["count"], end["is_complete"], len(end["problems"])) == (2, False, 1), command
+        assert "it is shown as stored, in the message at offset 0" in end["problems"][0]
+        assert run(*command, *flags).stderr.count("it is shown as stored") == 1
 
 
 def test_decode_names_the_topic_and_queue_that_a_message_is_for(tmp_path: Path) -> None:

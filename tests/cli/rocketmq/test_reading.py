@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from logdex.layout.rocketmq import SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
-from tests.cli.helpers import rows_of, run, run_json
+from tests.cli.helpers import end_of, rows_of, run, run_json
 from tests.directories import tree_hash
 from tests.examples import cases, examples
 from tests.golden import rocketmq as golden
+from tests.unit.rocketmq import small_stores
 
 MESSAGE_FIELDS = [
     *("topic", "queue_id", "queue_offset", "physical_offset", "size_bytes", "sys_flag", "flag", "born_timestamp_ms"),
@@ -191,7 +192,29 @@ def test_query_says_what_the_index_has_lost(golden_copy: Any) -> None:
     assert "no IndexFile covers" in result.stderr
     assert "--scan-missing searches them" in result.stderr
     assert len(rows_of(result.stdout)) < len(whole)
+    end = end_of(*ask, exit_code=1)
+    assert (end["count"], end["is_complete"], end["is_missing_scanned"]) == (len(rows_of(result.stdout)), False, False)
+    assert all(begin < stop for begin, stop in end["missing"])
     assert run_json(*ask, "--scan-missing") == whole
+    searched = end_of(*ask, "--scan-missing")
+    assert (searched["is_complete"], searched["is_missing_scanned"]) == (True, True)
+    assert searched["missing"] == end["missing"] != []
+
+
+def test_query_counts_the_entries_that_point_behind_the_end_of_the_log(tmp_path: Path) -> None:
+    store = small_stores.build(tmp_path / "store", small_stores.MESSAGES)
+    ask = ["query", store, "--topic", "TopicA", "--key", "hot"]
+    ask += ["--mapped-file-size-consume-queue", 320, "--max-hash-slot-num", 7, "--max-index-num", 12]
+    whole = end_of(*ask)
+    assert (whole["count"], whole["entries_behind_end"], whole["log_end"]) == (20, 0, None)
+    last = run_json(*ask)[0]["physical_offset"]
+    with (store / "commitlog" / f"{2 * small_stores.FILE_SIZE:020d}").open("r+b") as file:
+        file.seek(last % small_stores.FILE_SIZE + 4)
+        file.write(b"harm")
+    end = end_of(*ask)
+    assert (end["count"], end["entries_behind_end"]) == (19, 1)
+    assert (end["log_end"]["offset"], end["log_end"]["kind"]) == (last, "corrupt")
+    assert "1 index entry points past the end of the CommitLog" in run(*ask).stderr
 
 
 @pytest.mark.parametrize("name", cases(NAMES, 3))

@@ -44,8 +44,10 @@ def show(
     with open_kafka(found, **settings) as snapshot:
         most = None if printer.scan_limit is None else printer.scan_limit + 1  # one more tells whether there are more
         answers = _ask(snapshot, topic, partition, (key, begin_ms, end_ms, most), key_index, problems)
+        has_more = False
         for row in answers:
-            if printer.is_done and printer.wanted.passes(row):
+            has_more = printer.is_done and printer.wanted.passes(row)
+            if has_more:
                 note(f"there are more: these are the newest {printer.printed}; leave out --max, or give a higher one")
                 break
             printer.print(row)
@@ -56,7 +58,8 @@ def show(
     if problems:
         hint(f"the answer may lack records of bad batches; logdex verify {shlex.quote(found.path)} lists all damage")
     messages = [problem.message for problem in problems]
-    print_end(rows, "query", count=printer.printed, is_complete=not problems, problems=messages)
+    facts = {"has_more": has_more, "is_complete": not problems, "problems": messages}
+    print_end(rows, "query", count=printer.printed, **facts)
     return not problems
 
 

@@ -13,7 +13,7 @@ from logdex.cli.rows.in_bulk import is_bulk
 from logdex.cli.rows.printer import print_end
 from logdex.cli.rows.row_filter import RowFilter
 from logdex.cli.rows.row_options import RowOptions
-from logdex.cli.views.rocketmq.messages import MESSAGES, MessagePrinter, tell_damage
+from logdex.cli.views.rocketmq.messages import MESSAGES, MessagePrinter, tell_damage, tell_deleted
 from logdex.jobs import look_again
 from logdex.jobs.tasks import threads_of
 
@@ -67,14 +67,15 @@ def show(
     with StoreSnapshot(found, **settings) as snapshot:
         printer = MessagePrinter(snapshot.commit_log, rows, decompress=decompress, wanted=wanted, limit=limit)
         bounds = (topic, queue, begin_ms, end_ms)
+        seen: frozenset[int] = frozenset()
         if tail is not None:
             from logdex.cli.views.rocketmq.cat_tail import print_tail
 
-            is_good, physical_offset, seen = print_tail(snapshot, bounds, offset, physical_offset, tail, printer)
+            last = print_tail(snapshot, bounds, offset, physical_offset, tail, printer)
             if not follow or printer.is_done:
-                return _end(rows, printer, None, is_good=is_good)
-        else:
-            seen = frozenset()
+                return _end(rows, printer, None, last.problems, last.deleted, is_good=last.is_good)
+            physical_offset, seen = last.newest, last.seen
+        deleted: list[str] = []
         while True:
             whole = snapshot.scan(*bounds, start_offset=physical_offset, queue_offset=offset, limit=printer.scan_limit)
             scan = whole.narrowed(wanted.conditions()) if wanted and not follow else whole
@@ -85,22 +86,36 @@ def show(
                 printer.print_in_bulk(scan, threads_of(jobs, size_bytes))
             else:
                 _print(scan, printer, seen)
-            for path in scan.trimmed:
-                note(f"{path}: removed by the broker meanwhile")
+            deleted += tell_deleted(scan)
             if not follow or scan.end is None or printer.is_done:
                 break
             physical_offset = _wait(snapshot, scan.end)
     is_good = scan.end is None or tell_end(scan.end, found.path)
-    return _end(rows, printer, scan.end, is_good=is_good)
+    return _end(rows, printer, scan.end, deleted=deleted, is_good=is_good)
 
 
-def _end(rows: RowOptions, printer: MessagePrinter, end: LogEnd | None, *, is_good: bool = True) -> bool:
+def _end(
+    rows: RowOptions,
+    printer: MessagePrinter,
+    end: LogEnd | None,
+    problems: Sequence[str] = (),
+    deleted: Sequence[str] = (),
+    *,
+    is_good: bool = True,
+) -> bool:
     """Prints the last object of JSON lines, unless a limit ended them. Returns whether all is
     good."""
     is_good = is_good and not printer.problems
     if not (printer.is_done and is_good):
-        facts = None if end is None else end_facts(end)
-        print_end(rows, "cat", count=printer.printed, is_complete=is_good, log_end=facts)
+        print_end(
+            rows,
+            "cat",
+            count=printer.printed,
+            is_complete=is_good,
+            problems=[*problems, *printer.problems],
+            log_end=None if end is None else end_facts(end),
+            deleted=deleted,
+        )
     return is_good
 
 

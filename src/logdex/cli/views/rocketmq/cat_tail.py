@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from collections import defaultdict, deque
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logdex.cli.output import hint, note
-from logdex.cli.views.rocketmq.messages import MessagePrinter, tell_damage
+from logdex.cli.views.rocketmq.messages import MessagePrinter, tell_deleted
 from logdex.errors import StoreError
 
 if TYPE_CHECKING:
@@ -21,6 +21,20 @@ Bounds = tuple[str | None, int | None, int | None, int | None]
 """Topic, queue, and the first and last store time."""
 
 
+class PrintedTail(NamedTuple):
+    """What is known behind the last messages of each queue."""
+
+    is_good: bool
+    """Whether all could be read."""
+    problems: list[str]
+    deleted: list[str]
+    """The files that the broker removed meanwhile."""
+    newest: int | None
+    """The physical offset of the newest message of all queues: what is new is found from there."""
+    seen: frozenset[int]
+    """The offsets from `newest` on that are known."""
+
+
 def print_tail(
     snapshot: StoreSnapshot,
     bounds: Bounds,
@@ -28,12 +42,8 @@ def print_tail(
     physical_offset: int | None,
     count: int,
     printer: MessagePrinter,
-) -> tuple[bool, int | None, frozenset[int]]:
-    """Prints the last `count` messages of each queue that are wanted, in log order.
-
-    Returns whether all could be read, the physical offset of the newest message of all queues, from
-    which on what is new is found, and the offsets from there on that are known.
-    """
+) -> PrintedTail:
+    """Prints the last `count` messages of each queue that are wanted, in log order."""
     topic, queue_id, begin_ms, end_ms = bounds
     snapshot.require_known(topic, queue_id)
 
@@ -43,8 +53,8 @@ def print_tail(
         return is_late and (end_ms is None or time_ms <= end_ms) and printer.wants(message, at)
 
     found: list[tuple[int, StoredMessage]] = []
-    is_good, newest = True, physical_offset
-    is_there = False
+    problems, deleted = list[str](), list[str]()
+    newest, is_there = physical_offset, False
     for queue in snapshot.queues():
         newest = _later(newest, _last_of(snapshot, queue))
         if topic not in (None, _text(queue.topic)) or queue_id not in (None, queue.queue_id):
@@ -52,22 +62,29 @@ def print_tail(
         is_there = True
         tail = snapshot.get_tail(queue.topic, queue.queue_id, count, passes, queue_offset or 0)
         found += tail.messages
-        is_good = is_good and not tail.problems
-        for problem in tail.problems:
-            note(problem.message)
+        problems += [problem.message for problem in tail.problems]
+    for problem in problems:
+        note(problem)
+    is_good = not problems
     if not is_there:
         of_queue = "" if queue_id is None else f", queue {queue_id},"
         whose = snapshot.root if topic is None else f"the topic {topic}{of_queue}"
-        note(f"{whose} has no ConsumeQueue: the log is read, and logdex rebuild derives it")
+        problems.append(f"{whose} has no ConsumeQueue: the log is read, and logdex rebuild derives it")
+        note(problems[-1])
         scan = snapshot.scan(*bounds, start_offset=physical_offset, queue_offset=queue_offset)
         found = _last_of_log(scan, count, printer)
         newest = _later(newest, max((at for at, _ in found), default=None))
-        is_good = scan.end is None or tell_damage(scan.end, snapshot.root)
+        deleted = tell_deleted(scan)
+        if scan.end is not None and not scan.end.is_clean:
+            is_good = False
+            problems.append(scan.end.description)
+            note(problems[-1])
     if not is_good:
         hint(f"logdex verify {shlex.quote(snapshot.root)} lists all damage")
     for at, message in sorted(found, key=lambda pair: pair[0]):
         printer.print(message, at)
-    return is_good, newest, frozenset([*(at for at, _ in found), *([] if newest is None else [newest])])
+    seen = frozenset([*(at for at, _ in found), *([] if newest is None else [newest])])
+    return PrintedTail(is_good, problems, deleted, newest, seen)
 
 
 def _last_of_log(scan: LogScan, count: int, printer: MessagePrinter) -> list[tuple[int, StoredMessage]]:

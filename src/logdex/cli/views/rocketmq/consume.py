@@ -76,5 +76,6 @@ def show(
             shares, count = sum(each == consumer.topic for each, _ in consumer.assignment), len(ids)
     others = "; other members of the group have the others" if shares < count else ""
     note(f"group {group} goes on behind this; it read {counted(shares, 'queue')} of {topic}{others}")
-    print_end(rows, "consume", count=printer.printed, group=group, is_complete=not printer.problems)
+    is_complete = not printer.problems
+    print_end(rows, "consume", count=printer.printed, group=group, is_complete=is_complete, problems=printer.problems)
     return not printer.problems

@@ -77,7 +77,7 @@ def show(
         max_offset=result.max_offset,
         next_offset=result.next_begin_offset,
         is_complete=is_complete,
-        problems=[] if result.problem is None else [result.problem.message],
+        problems=[*([] if result.problem is None else [result.problem.message]), *printer.problems],
     )
     if is_outside:
         low, high = result.min_offset, result.max_offset

@@ -36,8 +36,7 @@ class MessageRow(NamedTuple):
 
 
 class MessagePrinter:
-    """Prints messages of one log in one way. `problems` counts the bodies that could not be
-    decompressed."""
+    """Prints messages of one log in one way."""
 
     def __init__(
         self,
@@ -48,7 +47,7 @@ class MessagePrinter:
         wanted: RowFilter[MessageRow] | None = None,
         limit: int | None = None,
     ) -> None:
-        self.problems = 0
+        self._bad_bodies: dict[int, str] = {}
         self._log = log
         self._rows = rows
         self._wanted = wanted
@@ -59,6 +58,11 @@ class MessagePrinter:
     def printed(self) -> int:
         """How many messages are printed."""
         return self._printer.printed
+
+    @property
+    def problems(self) -> list[str]:
+        """What was reported of bodies that cannot be decompressed."""
+        return list(self._bad_bodies.values())
 
     @property
     def is_done(self) -> bool:
@@ -131,9 +135,11 @@ class MessagePrinter:
             return self._tell_body(error, physical_offset, message.body)
 
     def _tell_body(self, error: CorruptError, physical_offset: int, stored: bytes) -> bytes:
-        """Reports a body that cannot be decompressed. Returns what is shown in its place."""
-        self.problems += 1
-        note(f"{error.message}; it is shown as stored, in the message at offset {physical_offset}")
+        """Reports, once, a body that cannot be decompressed. Returns what is shown in its place."""
+        if physical_offset not in self._bad_bodies:
+            told = f"{error.message}; it is shown as stored, in the message at offset {physical_offset}"
+            self._bad_bodies[physical_offset] = told
+            note(told)
         return stored
 
 
@@ -269,6 +275,14 @@ def note_one_file(snapshot: StoreSnapshot) -> bool:
         return True
     note(f"{snapshot.root} is one CommitLog file, without an index: it was scanned")
     return tell_damage(snapshot.valid_end, snapshot.root)
+
+
+def tell_deleted(scan: LogScan) -> list[str]:
+    """Reports the files that the broker removed while a scan was to read them. Returns their
+    paths."""
+    for path in scan.trimmed:
+        note(f"{path}: removed by the broker meanwhile")
+    return scan.trimmed
 
 
 def tell_damage(end: LogEnd, path: str) -> bool:

@@ -11,6 +11,7 @@ from logdex.cli.output import hint, note
 from logdex.cli.rows.printer import print_end
 from logdex.cli.rows.row_filter import RowFilter
 from logdex.cli.rows.row_options import RowOptions
+from logdex.cli.views.rocketmq.cat import end_facts
 from logdex.cli.views.rocketmq.messages import MESSAGES, MessagePrinter, note_one_file
 from logdex.errors import UsageError
 from logdex.primitives.shown import counted
@@ -61,12 +62,14 @@ def show(
         if broker_semantics:
             answer = snapshot.query_message(topic, text, begin_ms, end_ms, max_num, broker_semantics=True, **more)
             _print(zip(answer.phy_offsets, answer.messages, strict=True), printer, None)
-            print_end(rows, "query", count=printer.printed, is_complete=not printer.problems)
-            return not printer.problems
+            is_complete = not printer.problems
+            print_end(rows, "query", count=printer.printed, is_complete=is_complete, problems=printer.problems)
+            return is_complete
         search = snapshot.search_messages(topic, text, begin_ms, end_ms, **more)
         with closing(search.items()) as items:
             next_cursor = _print(items, printer, max_num)
         is_whole = note_one_file(snapshot)
+        log_end = end_facts(snapshot.valid_end) if search.behind_end or not is_whole else None
     if next_cursor is not None:
         note(f"there are more: continue with --cursor {next_cursor}")
     missing = () if search.source.log.is_one_file else search.source.missing  # `note_one_file` reported those
@@ -76,11 +79,14 @@ def show(
         rows,
         "query",
         count=printer.printed,
+        has_more=next_cursor is not None,
         next_cursor=next_cursor,
         is_complete=is_complete,
         missing=[list(each) for each in missing],
         is_missing_scanned=scan_missing,
-        problems=[problem.message for problem in search.problems],
+        entries_behind_end=search.behind_end,
+        log_end=log_end,
+        problems=[*(problem.message for problem in search.problems), *printer.problems],
     )
     return is_complete
 
