@@ -31,6 +31,8 @@ def test_named_readers_and_their_lag(tmp_path: Path) -> None:
     (store,) = run_json("info", logs, "--store")
     assert {one["partition"]: one["readers"] for one in store["partitions"]} == found
     text = run("info", logs).stdout.splitlines()
+    heading = next(line.split() for line in text if line.split()[:1] == ["TOPIC"])
+    assert heading[2:6] == ["START", "END", "(EXCL.)", "STABLE"]
     place = next(number for number, line in enumerate(text) if line.split()[:1] == ["READER"])
     assert [line.split() for line in text[place:]] == [
         ["READER", "TOPIC", "PARTITION", "POSITION", "LAG"],

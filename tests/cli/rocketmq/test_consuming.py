@@ -179,7 +179,7 @@ def test_offsets_and_lag(store: Path) -> None:
     assert [row["lag"] for row in rows] == [10 - row["offset"] for row in rows]
     assert {row["group"] for row in rows} == {"G"}
     told = run("offsets", store, "--group", "G", "--topic", "orders").stdout
-    assert told.splitlines()[0].split() == ["group", "topic", "queue", "offset", "from", "to", "lag"]
+    assert told.splitlines()[0].split() == ["group", "topic", "queue", "offset", "from", "to", "(excl.)", "lag"]
     [first, *_] = run_json("offsets", store, "--group", "N", "--topic", "orders")
     assert (first["offset"], first["lag"]) == (None, 10)
 

@@ -93,7 +93,7 @@ def test_messages_that_are_left_are_told_and_counted_by_one_rule(golden_copy: An
     store = golden_copy("tiny-expired")
     lines = [line.split() for line in run("info", store).stdout.splitlines()]
     heading = next(number for number, line in enumerate(lines) if line[:1] == ["TOPIC"])
-    assert lines[heading][:7] == ["TOPIC", "QUEUE", "MIN", "AVAILABLE", "FROM", "MAX", "MESSAGES"]
+    assert lines[heading][:7] == ["TOPIC", "QUEUE", "MIN", "AVAILABLE", "FROM", "MAX", "(EXCL.)"]
     assert lines[heading + 2][:6] == ["TopicA", "1", "0", "11", "33", "22"]
     assert "AVAILABLE" not in run("info", golden_copy("tiny-5.5.0")).stdout
     config = {"offsetTable": {"TopicA@G": {"1": 5}, "TopicB@G": {"0": 30}}}

@@ -60,7 +60,7 @@ def print_offsets(
         note(nothing)
         return
     is_reset = any(row.target is not None for row in rows)
-    lines = [("group", "topic", column, "offset", "from", "to", "lag", *(("reset to",) if is_reset else ()))]
+    lines = [("group", "topic", column, "offset", "from", "to (excl.)", "lag", *(("reset to",) if is_reset else ()))]
     for row in rows:
         shown = "-" if row.offset is None else str(row.offset)
         more = (str(row.target),) if is_reset else ()

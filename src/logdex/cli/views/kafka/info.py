@@ -94,7 +94,7 @@ def _cluster(look: KafkaOverview) -> list[tuple[str, str]]:
 
 
 def _print_partitions(partitions: list[PartitionOverview]) -> None:
-    rows = [("TOPIC", "PARTITION", "START", "END", "STABLE", "SEGMENTS", "SIZE", "FIRST", "LARGEST TIME", "")]
+    rows = [("TOPIC", "PARTITION", "START", "END (EXCL.)", "STABLE", "SEGMENTS", "SIZE", "FIRST", "LARGEST TIME", "")]
     for one in partitions:
         rows.append(
             (

@@ -126,7 +126,9 @@ def _print_queues(look: StoreOverview) -> None:
     # The engine's minimum is what it answers; fewer messages than from there on may be left.
     differs = any(queue.first_available_offset != queue.min_offset for queue in look.queues)
     more = ("AVAILABLE FROM",) if differs else ()
-    rows: list[tuple[str, ...]] = [("TOPIC", "QUEUE", "MIN", *more, "MAX", "MESSAGES", "FIRST STORED", "LAST STORED")]
+    rows: list[tuple[str, ...]] = [
+        ("TOPIC", "QUEUE", "MIN", *more, "MAX (EXCL.)", "MESSAGES", "FIRST STORED", "LAST STORED")
+    ]
     for queue in look.queues:
         rows.append(
             (
