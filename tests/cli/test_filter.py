@@ -13,7 +13,7 @@ from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message
 from logdex.testing.store_builder import write_commit_log
 from tests.cli.helpers import run, run_json
-from tests.unit.rocketmq.small_stores import FILE_SIZE, message
+from tests.unit.rocketmq.small_stores import FILE_SIZE, START_MS, message
 
 FLAGS = ("--mapped-file-size-commit-log", FILE_SIZE, "--rocketmq-version", "5.5.0")
 PLACE = ("queue_offset", "physical_offset", "msg_id")
@@ -59,6 +59,7 @@ def logs(tmp_path: Path) -> Path:
         ("--topic", "a", "--grep", "/k-1[0-9]/"),
         ("--topic", "SCHEDULE_TOPIC_XXXX"),
         ("--topic", "a", "--where", "tags = no-such-tag"),
+        ("--topic", "a", "--from", START_MS + 4 * 1500, "--to", START_MS + 6 * 1500),
     ],
 )
 def test_what_cat_prints_of_a_store(store: Path, tmp_path: Path, wanted: tuple[object, ...]) -> None:
@@ -70,6 +71,18 @@ def test_what_cat_prints_of_a_store(store: Path, tmp_path: Path, wanted: tuple[o
         for field in PLACE:
             del row[field]
     assert found == expected
+
+
+def test_from_a_physical_offset_on(store: Path, tmp_path: Path) -> None:
+    rows = run_json("cat", store, "--topic", "b", *FLAGS)
+    wanted = ("--topic", "b", "--physical-offset", rows[11]["physical_offset"])
+    (report,) = run_json("filter", store, "--output", tmp_path / "out", *wanted, *FLAGS)
+    assert report["messages"] == len(rows) - 11 == 4
+    found = [row["keys"] for row in run_json("cat", tmp_path / "out", *FLAGS)]
+    assert found == [row["keys"] for row in rows[11:]]
+    bounds = ("--from", rows[2]["store_timestamp_ms"], "--to", rows[3]["store_timestamp_ms"])
+    (report,) = run_json("filter", store, "--output", tmp_path / "timed", "--topic", "b", *bounds, *FLAGS)
+    assert report["messages"] == 2
 
 
 def test_what_an_engine_has_yet_to_deliver_is_left_out(store: Path, tmp_path: Path) -> None:

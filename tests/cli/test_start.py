@@ -76,8 +76,9 @@ def test_small_questions_to_a_store_import_no_kernels(golden_store: GoldenStore)
         ["get", store, "--topic", "topic-🍣", "--queue", "0", "--offset", "0"],
         ["query", store, "--topic", "AaTopic", "--key", "tail"],
         ["info", f"{store}/checkpoint"],
+        ["message", store, "7F00000100002A9F0000000000000000"],
     )
-    assert queries == [["numpy"], [], []]
+    assert queries == [["numpy"], [], [], []]
     for command in ["info", store], ["cat", store, "--limit", "10"]:
         assert {*imported_by(command)[0]} == {"numpy", *COMPILED}, command
 

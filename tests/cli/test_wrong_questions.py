@@ -64,7 +64,7 @@ def test_an_unknown_topic(
 
 
 @pytest.mark.parametrize(("what", "part"), [("store", "queue"), ("logs", "partition")])
-@pytest.mark.parametrize("command", ["cat", "get", "stats", "export"])
+@pytest.mark.parametrize("command", ["cat", "get", "stats", "export", "filter"])
 def test_an_unknown_queue_or_partition(
     command: str, what: str, part: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,6 +77,15 @@ def test_an_unknown_queue_or_partition(
     if command != "get":
         ended = run(command, place / what, f"--{part}", 7, *more)
         assert ended.stderr == f"logdex: {place / what}: no topic has a {part} 7\n        there are {there}\n"
+
+
+def test_an_unknown_topic_of_a_message_and_partition_of_a_query(place: Path) -> None:
+    ended = run("message", place / "store", "7F", "--topic", "ordres")
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert "no topic 'ordres'\n        did you mean 'orders'?" in ended.stderr
+    ended = run("query", place / "logs", "--topic", "orders", "--key", "k", "--partition", 7)
+    assert ended.stderr == f"logdex: {place / 'logs'}: the topic 'orders' has no partition 7\n        there are 0, 1\n"
+    assert (ended.exit_code, ended.stdout) == (2, "")
 
 
 def test_a_topic_that_has_no_message_yet_is_known(place: Path) -> None:

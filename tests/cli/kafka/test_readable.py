@@ -47,6 +47,8 @@ def test_every_command_prints_columns_and_values(root: Path) -> None:
     for command in commands(root):
         printed = run(*command, "--columns", "offset,headers.h,key", "--values", "hex").stdout
         assert printed == f"0\t31\t{b'plain'.hex()}\n1\t\t{'umläut'.encode().hex()}\n2\t\t62ff\n", command
+    query = ("query", root, "--topic", "t", "--key", "plain")
+    assert run(*query, "--columns", "offset,headers.h").stdout == "0\t1\n"
     rows = run_json("cat", root, "--columns", "offset,value_text")
     assert [row["value_text"] for row in rows] == ['{"a": 1.10}', "x" * 300, None]
     assert all(list(row) == ["offset", "value_text"] for row in rows)
@@ -67,8 +69,10 @@ def test_every_command_chooses_among_what_it_reads(root: Path) -> None:
 
 def test_lines_are_cut_unless_they_are_wanted_in_full(root: Path) -> None:
     cut, whole = (run("cat", root, "--offset", 1, "--limit", 1, *more).stdout for more in ((), ("--full",)))
-    assert cut.endswith("  " + "x" * 119 + "…\n")
-    assert whole.endswith("  " + "x" * 300 + "\n")
+    query = ("query", root, "--topic", "t", "--key", "umläut")
+    for short, full in ((cut, whole), (run(*query).stdout, run(*query, "--full").stdout)):
+        assert short.endswith("  " + "x" * 119 + "…\n")
+        assert full.endswith("  " + "x" * 300 + "\n")
 
 
 def test_json_has_text_beside_base64(root: Path) -> None:
@@ -93,6 +97,7 @@ def test_what_was_printed_can_be_put_again(root: Path, tmp_path: Path) -> None:
     ("flags", "told"),
     [
         (["--format", "%x"], "--format has no %x"),
+        (["--format", "%R"], "--format has no %R"),
         (["--format", "%k", "--json"], "--format and --json exclude each other"),
         (["--format", "%k", "--columns", "key"], "--format and --columns exclude each other"),
         (["--columns", "ofset"], "there is no field 'ofset'"),

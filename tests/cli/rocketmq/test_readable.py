@@ -50,6 +50,15 @@ def test_every_command_prints_columns_and_values(store: Path) -> None:
     for command in commands(store):
         printed = run(*command, "--columns", "queue_offset,properties.x,body", "--values", "hex").stdout
         assert printed == f"0\t1\t{BODY.hex()}\n1\t\t{'ff' * 200}\n", command
+    query = ["query", store, "--topic", "t", "--key", "k-1"]
+    assert run(*query, "--columns", "queue_offset,tags").stdout == "1\tpaid\n0\tpaid\n"
+    assert [len(run(*query, *more).stdout.splitlines()[0]) > 800 for more in ((), ("--full",))] == [False, True]
+    msg_id = run_json(*query)[0]["msg_id"]
+    assert run("message", store, msg_id, "--columns", "queue_offset,keys").stdout == "1\tk-1\n"
+    assert run_json("message", store, msg_id, "--columns", "queue_offset,keys") == [
+        {"queue_offset": 1, "keys": ["k-1"]}
+    ]
+    assert run("message", store, msg_id, "--full").stdout.endswith("  " + r"\xff" * 200 + "\n")
     assert run_json("cat", store, "--columns", "keys,body_text") == [
         {"keys": ["k-1", "k-2"], "body_text": BODY.decode()},
         {"keys": ["k-1"], "body_text": None},
@@ -96,6 +105,7 @@ def test_compressed_bodies_are_shown_as_what_they_say(golden_store: Any) -> None
     ("flags", "told"),
     [
         (["--format", "%e"], "--format has no %e"),
+        (["--format", "%R"], "--format has no %R"),
         (["--format", "%k", "--json"], "--format and --json exclude each other"),
         (["--columns", "offset"], "there is no field 'offset'"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -112,6 +113,8 @@ def test_a_message_by_a_template_and_as_columns() -> None:
     assert text_of(row, template="%t/%p %o %a %k %g %v %S [%u] %h") == (
         f"orders/{stored.queue_id} 5 99 a b T hi 2 [] KEYS=a b,TAGS=T,x=1"
     )
+    other = replace(stored, born_timestamp_ms=1_700_000_000_007, reconsume_times=3)
+    assert text_of(MessageRow(other, 99, b"hi"), template="%b %r %z") == f"1700000000007 3 {stored.size_bytes}"
     assert text_of(row, columns=("keys", "properties.x", "tags", "body")) == "a,b\t1\tT\thi\n"
     assert json.loads(text_of(row, as_json=True))["body_text"] == "hi"
 
