@@ -15,6 +15,7 @@ import pytest
 
 import logdex
 from logdex.kafka.files.metadata_files import PartitionMetadata
+from logdex.kafka.files.reader_positions import read_position
 from logdex.kafka.log.log import Log
 from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
@@ -196,13 +197,21 @@ def die() -> None:
 
 @pytest.mark.slow
 def test_a_round(tmp_path: Path) -> None:
-    """The broker takes over what we closed and crashes; we take over what is left."""
+    """The broker takes over what we closed and crashes; we take over what is left. The broker
+    leaves the position of our reader alone, and does not see it."""
     game = Game(tmp_path / "home", VERSIONS[0])
     game.make()
     game.our_turn(was_clean=True)
+    with Log.open(game.path, CONFIG) as log, log.reader("billing") as reader:
+        reader.poll(7)
+        reader.commit()
+        position = reader.position
     game.broker_turn(end="halt", codecs=("lz4", "none", "zstd"))
+    assert read_position(game.path, "billing") == position > 0
     with Log.open(game.path, CONFIG) as log:
         game.check(log, was_clean=False)
+        with log.reader("billing") as reader:
+            assert reader.poll(1)[0].offset >= position
 
 
 @pytest.mark.slow
