@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,21 @@ import logdex
 import logdex.sql
 from logdex import kafka, rocketmq
 from logdex.kafka import Log, Record
+from logdex.kafka.key_index.build import build_key_index
 from logdex.kafka.read.record_scan import KafkaScan
 from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 from logdex.rocketmq import HAService, Message, MessageStore
+from logdex.rocketmq.ha.timing import HATiming
 from logdex.rocketmq.read.keys.key_search import KeySearch
 from logdex.rocketmq.read.message_scan import LogScan
 
 EXPORTED = [getattr(home, name) for home in (rocketmq, kafka) for name in home.__all__]
 RETURNED = [LogDirSnapshot, PartitionSnapshot, KafkaScan, LogScan, KeySearch, logdex.sql.SqlSession]
 CLASSES = [each for each in (*EXPORTED, *RETURNED) if inspect.isclass(each)]
+CAN_BE_CLOSED = {kind for kind in CLASSES if hasattr(kind, "close")}
+READ_ON = {*(rocketmq.CommitLog, rocketmq.ConsumeQueue), *(kafka.LogSegment, kafka.FileRecords, kafka.TransactionIndex)}
+"""What opens its files again when it is read after `close`."""
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
@@ -80,7 +86,7 @@ def test_a_log_and_its_parts(tmp_path: Path) -> None:
     assert repr(logs).endswith(", closed)")
     with logdex.open(path) as partition:
         assert isinstance(partition, PartitionSnapshot)
-        assert repr(partition) == f"PartitionSnapshot({str(path)!r}, 1 segment, {size} bytes)"
+        assert repr(partition) == f"PartitionSnapshot({str(path)!r}, 1 segment, {size} bytes, open)"
         segment = partition.segments[0]
         assert repr(segment) == f"LogSegment({segment.log.path!r}, base offset 0, {size} bytes)"
         assert repr(segment.log) == f"FileRecords({segment.log.path!r}, {size} bytes)"
@@ -88,8 +94,44 @@ def test_a_log_and_its_parts(tmp_path: Path) -> None:
         assert repr(index) == f"OffsetIndex({index.path!r}, 0 entries, open)"
         assert repr(segment.txn_index) == f"TransactionIndex({segment.txn_index.path!r}, 0 bytes)"
     assert repr(index).endswith(", closed)")
+    assert repr(partition).endswith(", closed)")
+    with kafka.LogReader(path, "billing") as reader:
+        assert repr(reader) == f"LogReader({str(path)!r}, 'billing', position 0, open)"
+    with logdex.sql.connect(path) as session:
+        assert repr(session).startswith(f"SqlSession({str(path)!r}, records, partitions, ")
     with kafka.LogFollower(path) as follower:
         follower.poll()
         assert repr(follower) == f"LogFollower({str(path)!r}, offset 2, open)"
     assert repr(follower).endswith(", closed)")
     assert repr(kafka.KafkaLogDir(path.parent)) == f"KafkaLogDir({str(path.parent)!r})"
+
+
+def test_all_that_can_be_closed_says_whether_it_is_open(tmp_path: Path) -> None:
+    root, path = tmp_path / "store", tmp_path / "logs" / "events-0"
+    with ExitStack() as stack:
+        store = stack.enter_context(MessageStore.open(root, background=False))
+        store.put_message(Message("orders", b"paid", keys="k", queue_id=0))
+        store.dispatch()
+        snapshot = stack.enter_context(rocketmq.StoreSnapshot(root))
+        service = stack.enter_context(HAService(store, port=0))
+        log = stack.enter_context(Log.open(path))
+        log.append([Record(key=b"k", value=b"a")])
+        partition = kafka.PartitionSnapshot(path)
+        segment = partition.segments[0]
+        keys = Path(segment.log.path).with_suffix(".keyindex")
+        keys.write_bytes(build_key_index(segment.log.path).tobytes())
+        opened: list[Any] = [
+            kafka.KeyIndex.open(keys),
+            *(kafka.LogReader(path, "billing"), kafka.LogFollower(path)),
+            *(segment.offset_index, segment.time_index, partition),
+            *(kafka.LogDirSnapshot(path.parent), log),
+            rocketmq.HAClient.connect(service.host, service.port, 0, HATiming()),
+            rocketmq.Follower(f"{service.host}:{service.port}", tmp_path / "replica"),
+            *(rocketmq.Consumer(root, "billing", "orders"), logdex.sql.connect(root)),
+            *(snapshot.index_service.files[0], snapshot.index_service, snapshot, service, store),
+        ]
+        assert {type(each) for each in opened} == CAN_BE_CLOSED - READ_ON
+        for each in opened:
+            assert repr(each).rstrip(")").endswith(", open"), each
+            each.close()
+            assert repr(each).rstrip(")").endswith(", closed"), each

@@ -93,6 +93,10 @@ class LogTables(Protocol):
     own."""
 
     @property
+    def path(self) -> str:
+        """Where the log is."""
+
+    @property
     def tables(self) -> Mapping[str, LazyTable]:
         """The tables by name."""
 

@@ -53,7 +53,7 @@ class SqlSession:
             raise
 
     def __repr__(self) -> str:
-        return repr_of(self, ", ".join(self.datasets), is_closed=self._closed)
+        return repr_of(self, repr(self.tables.path), *self.datasets, is_closed=self._closed)
 
     def _register(self) -> None:
         self.datasets = {name: LogDataset(table) for name, table in self.tables.tables.items()}

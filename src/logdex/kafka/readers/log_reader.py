@@ -25,6 +25,7 @@ from logdex.kafka.read.follow.seen_batches import SeenBatch
 from logdex.kafka.read.log_read import READ_UNCOMMITTED
 from logdex.kafka.readers.log_start import LogStart
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
+from logdex.primitives.shown import repr_of
 from logdex.primitives.wrong_questions import require_given, require_poll
 
 _PAUSE_S = 0.01
@@ -72,7 +73,7 @@ class LogReader:
         self._closed = False
 
     def __repr__(self) -> str:
-        return f"LogReader({self.path!r}, {self.name!r}, position={self.position})"
+        return repr_of(self, repr(self.path), repr(self.name), f"position {self.position}", is_closed=self._closed)
 
     @property
     def position(self) -> int:

@@ -76,8 +76,7 @@ class PartitionSnapshot(OpenedLog[Record]):
         found = require_kafka(path, env=self.env)
         if found.kind is KafkaPathKind.LOG_DIR:
             raise NotAStoreError("a log directory, not one partition", path=found.path, hint="open a LogDirSnapshot")
-        self._found = found
-        self.config = make_config(config, settings)
+        self._found, self.config = found, make_config(config, settings)
         self.path = found.path
         self.directory = partition_directory(found)
         self._name = named = partition_name(found, self.env)
@@ -89,14 +88,15 @@ class PartitionSnapshot(OpenedLog[Record]):
         self._load()
 
     def __repr__(self) -> str:
-        return repr_of(self, repr(self.path), counted(len(self.segments), "segment"), counted(self.size_bytes, "byte"))
+        size = counted(self.size_bytes, "byte")
+        return repr_of(self, repr(self.path), counted(len(self.segments), "segment"), size, is_closed=self._is_closed)
 
     def _load(self) -> None:
         self.problems: list[LogdexError] = []
         modified_ns = self.env.modified_ns(self.directory)
         segments = open_segments(self._found, self.config, self.env, self._files)
         self._look = DirectoryLook(self.directory, segments, modified_ns, self.env)
-        self.segments = segments
+        self.segments, self._is_closed = segments, False
         self.checkpoints = Checkpoints()
         if self._found.kind is not KafkaPathKind.LOG:
             self.checkpoints = read_checkpoints(self.directory, self._name, self.problems, self.env)
@@ -389,6 +389,7 @@ class PartitionSnapshot(OpenedLog[Record]):
     def close(self) -> None:
         """Closes all files."""
         self._close_segments()
+        self._is_closed = True
         if self._owns_files:
             self._files.close()
 

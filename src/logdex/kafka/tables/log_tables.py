@@ -79,6 +79,7 @@ class KafkaTables:
         env: Env = DEFAULT_ENV,
     ) -> None:
         self.problems: list[str] = []
+        self.path = found.path
         self._found, self._snapshot, self._env = found, snapshot, env
         self._control, self._isolation = control, isolation
         self._make()

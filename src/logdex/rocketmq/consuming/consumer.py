@@ -15,6 +15,7 @@ from typing import Literal
 from logdex.errors import LogClosedError, LogdexError, UsageError
 from logdex.io.env import Env
 from logdex.primitives.java_hash import decode_utf8
+from logdex.primitives.shown import repr_of
 from logdex.primitives.text import to_bytes
 from logdex.primitives.wrong_questions import require_given, require_poll
 from logdex.rocketmq.consume_queue.tag_filter import TagFilter
@@ -121,8 +122,8 @@ class Consumer:
         self._share.start_at(self.topic, {each: end_of_queue(self._source, self.topic, each) for each in ids})
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"queues {[queue_id for _, queue_id in self.assignment]}"
-        return f"Consumer({self._source.root!r}, {self.group!r}, {self.topic!r}, {state})"
+        place = repr(self._source.root), repr(self.group), repr(self.topic)
+        return repr_of(self, *place, f"queues {[each for _, each in self.assignment]}", is_closed=self._closed)
 
     # -- reading ----------------------------------------------------------------------------------
     @property

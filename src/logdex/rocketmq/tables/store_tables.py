@@ -62,6 +62,7 @@ class StoreTables:
         """`decompress` decompresses the bodies that are compressed. One that cannot be decompressed
         stays as it is stored, and is among `problems`."""
         self._snapshot, self._env = snapshot, env
+        self.path = snapshot.root
         self._time_slack_ms, self._decompress = time_slack_ms, decompress
         self._make()
 

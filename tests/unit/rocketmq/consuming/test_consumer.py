@@ -291,4 +291,4 @@ def test_mistakes_are_named(tmp_path: Path, options: dict[str, Any], text: str) 
 def test_it_shows_itself(tmp_path: Path) -> None:
     with store_with(tmp_path, 1) as store, consumer(store) as member:
         member.poll()
-        assert repr(member) == f"Consumer({str(tmp_path)!r}, 'G', b'orders', queues [0, 1, 2, 3])"
+        assert repr(member) == f"Consumer({str(tmp_path)!r}, 'G', b'orders', queues [0, 1, 2, 3], open)"
