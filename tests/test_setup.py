@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 VENV_THAT_PIP_FAILS_IN = """
+echo "$*" >> calls
 case "$*" in
   *"import ensurepip"*) echo ok ;;
   *"-m venv"*) mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
@@ -93,6 +94,7 @@ def test_a_second_run_starts_at_once_until_the_requirements_change(checkout: Pat
         return subprocess.run(command, cwd=checkout, env=environ, capture_output=True, text=True, check=True).stderr
 
     assert "installing packages" in said()
+    assert "-m logdex warm-up" in (checkout / "calls").read_text().splitlines()
     assert said() == ""
     with (checkout / "constraints.txt").open("a") as file:
         file.write("# changed\n")

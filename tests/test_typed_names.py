@@ -18,7 +18,15 @@ import pyarrow as pa
 import pytest
 
 import logdex.kafka
+import logdex.kafka.rebuild
+import logdex.kafka.recover
+import logdex.kafka.verify
 import logdex.rocketmq
+import logdex.rocketmq.rebuild
+import logdex.rocketmq.recover
+import logdex.rocketmq.verify
+import logdex.spark
+import logdex.sql
 from logdex.kafka import (
     AppendInfo,
     KafkaLogDir,
@@ -95,6 +103,11 @@ REVEALED = [
 ]
 
 
+HOMES = (
+    *(logdex, logdex.rocketmq, logdex.kafka, logdex.sql, logdex.spark),
+    *(logdex.kafka.verify, logdex.kafka.rebuild, logdex.kafka.recover),
+    *(logdex.rocketmq.verify, logdex.rocketmq.rebuild, logdex.rocketmq.recover),
+)
 LABELS = {"IndexHeader.unpack", "LoadReport.note", "StoreCheckpoint.unpack"}
 """They take a text for errors and reports to show, not a path to open."""
 
@@ -161,11 +174,12 @@ def test_a_program_with_a_log(tmp_path: Path) -> None:
 
 
 def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
-    for package in (logdex.rocketmq, logdex.kafka):
+    for package in HOMES:
         for name in package.__all__:
             value = getattr(package, name)
             if not inspect.isclass(value):
-                yield name, value
+                if inspect.isroutine(value):
+                    yield name, value
                 continue
             for part, function in inspect.getmembers(value, inspect.isroutine):
                 is_own = part == "__init__" and not dataclasses.is_dataclass(value)  # those are results and reports

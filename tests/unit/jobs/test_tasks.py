@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from logdex.errors import UsageError
-from logdex.jobs.tasks import Count, LocalRunner, group_parts, in_order
+from logdex.jobs.tasks import Count, LocalRunner, group_parts, in_order, threads_of
 
 
 class Part(NamedTuple):
@@ -41,6 +41,12 @@ def test_results_have_the_order_of_the_tasks(jobs: int) -> None:
     assert runner.tasks == len(attempts) == len(set(attempts)) == 41
     assert progress == sorted(progress)
     assert progress[-1] == (41, sum(range(40)))
+
+
+def test_the_default_is_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 6)
+    assert (threads_of(None, 1 << 40), threads_of(None, 1 << 10)) == (6, 1)
+    assert (threads_of(3, 1 << 10), threads_of(1, 1 << 40)) == (3, 1)
 
 
 def test_jobs_run_at_once() -> None:
