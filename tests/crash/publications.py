@@ -38,12 +38,14 @@ class Publication:
     """A command: `start` fills an empty directory and returns where the command will publish, `run`
     runs it there and returns its report as one comparable value. `marks` vouch for other files, and
     so may be missing meanwhile. Power is not cut where workers write that `FaultEnv` does not
-    see."""
+    see. `check_order` gets what a kill left, what a whole run makes, and whether the power was cut,
+    where files vouch for others."""
 
     start: Callable[[Path], Path]
     run: Callable[[Path, Env], object]
     marks: tuple[str, ...] = ()
     has_power_cuts: bool = True
+    check_order: Callable[[Tree, Tree, bool], None] | None = None
 
 
 class OldDiskEnv(FaultEnv):
@@ -106,6 +108,8 @@ def check_killed(
             try:
                 left_in = root / target.relative_to(folder)
                 _check_left(left_in, publication, before, done, may_miss=may_miss)
+                if publication.check_order is not None:
+                    publication.check_order(_tree(left_in), done, root == left)
                 if undated(_tree(left_in)) != undated(done):  # else the kill came when all was done
                     assert publication.run(root, env_of(str(root))) == told
                     assert undated(tree(left_in)) == undated(done)

@@ -14,6 +14,7 @@ from logdex.kafka.rebuild import rebuild
 from logdex.kafka.recover import recover
 from logdex.kafka.settings.log_config import LogConfig
 from tests.crash.publications import Publication
+from tests.crash.trees import Tree
 
 CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=150)
 
@@ -64,6 +65,17 @@ def harm_indexes(root: Path) -> Path:
     return root
 
 
+def check_order(left: Tree, done: Tree, was_power_cut: bool) -> None:
+    """The mark is there only beside everything, and checkpoints only beside all partitions. A power
+    cut may keep a checkpoint alone, which no broker trusts without the mark."""
+    checkpoints = {name for name in done if name.endswith("-offset-checkpoint")}
+    assert checkpoints
+    if checkpoints & left.keys() and not was_power_cut:
+        assert left.keys() >= {name for name in done if "/" in name}, "a checkpoint before a partition"
+    if names.CLEAN_SHUTDOWN in left:
+        assert left.keys() >= done.keys(), "the mark before what it vouches for"
+
+
 class Publications:
     """What is published, from log directories that were written once."""
 
@@ -91,7 +103,7 @@ class Publications:
             report = recover(str(self.damaged), str(folder / "new" / "out"), CONFIG, env=env)
             return report.lossy, report.messages, len(report.skipped), report.skipped_bytes, sorted(report.kept)
 
-        return Publication(start, run)
+        return Publication(start, run, check_order=check_order)
 
     def rebuild_in_place(self, below: str = "") -> Publication:
         def start(folder: Path) -> Path:
