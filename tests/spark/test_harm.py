@@ -15,6 +15,8 @@ from logdex.convert.export.job import export
 from logdex.convert.sources.kafka import LogDirSource
 from logdex.convert.sources.rocketmq import StoreSource
 from logdex.errors import EnvironmentProblem, LogdexError, StorageError
+from logdex.kafka.batch.record import Record
+from logdex.kafka.log.log import Log
 from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
 from logdex.rocketmq import Message, MessageStore
 from logdex.rocketmq.dispatch.job import Dispatcher
@@ -167,13 +169,22 @@ def make_store(path: Path, count: int) -> Path:
     return path / "commitlog" / f"{0:020d}"
 
 
-def register_harmed_source(spark: SparkSession, file: Path) -> None:
-    """The source of stores as the format `harmed`: a file is truncated after the first rows of a
+def make_log(path: Path, count: int) -> Path:
+    """A log directory of several megabytes with one segment, which it returns."""
+    with Log.open(path / "t-0") as log:
+        for _ in range(count):
+            log.append([Record(b"k", bytes(4000), 1_700_000_000_000)])
+    return path / "t-0" / f"{0:020d}.log"
+
+
+def register_harmed_source(spark: SparkSession, log_format: str, file: Path) -> None:
+    """The source of a format as the format `harmed`: a file is truncated after the first rows of a
     task."""
+    from logdex.spark.sources.kafka.source import KafkaLogSource
     from logdex.spark.sources.rocketmq.source import RocketmqStoreSource
     from logdex.spark.sources.source import LogReader
 
-    base: Any = RocketmqStoreSource
+    base: Any = KafkaLogSource if log_format == "kafka_log" else RocketmqStoreSource
     truncated = str(file)
 
     class HarmedReader(LogReader):
@@ -199,18 +210,19 @@ def register_harmed_source(spark: SparkSession, file: Path) -> None:
 
 
 @pytest.mark.parametrize("while_read", [False, True])
-def test_a_file_that_is_truncated(spark: SparkSession, tmp_path: Path, while_read: bool) -> None:
+@pytest.mark.parametrize("log_format", FORMATS)
+def test_a_file_that_is_truncated(spark: SparkSession, tmp_path: Path, log_format: str, while_read: bool) -> None:
     """After the read was planned, or while a task reads the file: an error that names the file, and
     Spark goes on."""
-    file = make_store(tmp_path / "log", 3000)
-    register_harmed_source(spark, file)
-    source = spark.read.format("harmed" if while_read else "rocketmq_store").option("maxPartitionBytes", "1g")
+    file = (make_log if log_format == "kafka_log" else make_store)(tmp_path / "log", 3000)
+    register_harmed_source(spark, log_format, file)
+    source = spark.read.format("harmed" if while_read else log_format).option("maxPartitionBytes", "1g")
     frame = source.load(str(tmp_path / "log"))
     if not while_read:
         assert frame.count() == 3000
         os.truncate(file, file.stat().st_size // 3)
     with pytest.raises(Exception, match=file.name):
-        frame.selectExpr("sum(length(body))").collect()
+        frame.selectExpr(f"sum(length({'value' if log_format == 'kafka_log' else 'body'}))").collect()
     assert spark.range(3).count() == 3
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import logdex
+import logdex.spark
 from logdex.kafka.read.log_read import READ_COMMITTED, READ_UNCOMMITTED
 from logdex.spark.sources import PUSHDOWN
 from tests.golden import kafka as golden
@@ -83,6 +84,13 @@ def test_golden_directories(name: str, isolation: str, spark: SparkSession, gold
     frame = spark.read.format("kafka_log").options(**options).load()
     found = frame.selectExpr("* EXCEPT (timestamp)", "unix_micros(timestamp) AS timestamp").toArrow().to_pylist()
     assert found == local != []
+
+
+@pytest.mark.usefixtures("no_pushdown")
+@pytest.mark.parametrize("asked", [True, False])
+def test_registering_turns_pushdown_on(spark: SparkSession, asked: bool) -> None:
+    logdex.spark.register(spark, filter_pushdown=asked)
+    assert spark.conf.get(PUSHDOWN) == str(asked).lower()
 
 
 @pytest.mark.usefixtures("no_pushdown")

@@ -16,7 +16,10 @@ from logdex.frames.conditions import EQUAL, GREATER, Condition
 from logdex.kafka.batch.record import Record
 from logdex.kafka.key_index.build import build_key_index
 from logdex.kafka.log.log import Log
+from logdex.spark.sources.kafka.part import LogPart
+from logdex.spark.sources.kafka.replicas import Replica, choose
 from logdex.spark.sources.kafka.table import LogDirTable
+from logdex.spark.sources.table import TablePart
 from tests.unit.spark.sources.kafka.small_logs import START_MS, places, write
 from tests.unit.spark.sources.tables import plan_of, rows_of, rows_of_plan
 
@@ -38,6 +41,18 @@ def test_rows(logs: Path) -> None:
     assert (second["timestampType"], second["producerId"], second["isControl"]) == (0, -1, False)
     assert second["logDir"] == str(logs)
     assert "headers" not in rows_of(table(logs, subscribe="events"))[0]
+
+
+def test_values_are_not_read_where_none_is_asked_for(logs: Path) -> None:
+    read = {column for part in plan_of(table(logs, columns="topic,offset")).parts for column in columns_of(part)}
+    assert read == {"topic", "offset"}
+    assert rows_of(table(logs, columns="offset", subscribe="events"))[3] == {"offset": 3}
+
+
+def columns_of(part: TablePart) -> tuple[str, ...]:
+    assert isinstance(part, LogPart)
+    assert part.split.columns is not None
+    return part.split.columns
 
 
 @pytest.mark.parametrize(
@@ -202,6 +217,15 @@ def test_replicas(tmp_path: Path) -> None:
     assert len([row for row in rows if row["topic"] == "t"]) == 10, "another cluster's topic is other data"
     of_c = Condition("logDir", EQUAL, f"{tmp_path}/c")
     assert {row["logDir"] for row in rows_of(table(f"{tmp_path}/*"), of_c)} == {f"{tmp_path}/c"}
+
+
+def test_the_epoch_of_a_replica_counts_before_its_end() -> None:
+    """A former leader may have records that no other replica has got."""
+    former, leader, follower = (
+        Replica(root, "t", 0, epoch, 0, end) for root, epoch, end in (("a", 3, 99), ("b", 5, 10), ("c", 5, 8))
+    )
+    for replicas in ([former, leader, follower], [follower, leader, former]):
+        assert choose(replicas)[0] == [leader]
 
 
 @pytest.mark.parametrize("mark", ["delete", "future", "stray"])

@@ -1,0 +1,115 @@
+"""The sources as Spark's Python process uses them, without a session: schemas, errors, the batches
+of a reader, and what is said of a plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+from pyspark.sql.datasource import EqualTo
+
+from logdex.errors import NotAStoreError
+from logdex.kafka.batch.record import Record
+from logdex.kafka.log.log import Log
+from logdex.spark.sources import rows
+from logdex.spark.sources.arrow_batches import BATCH_BYTES_MAX, BATCH_BYTES_MIN
+from logdex.spark.sources.kafka.source import KafkaLogSource
+from logdex.spark.sources.rocketmq.source import RocketmqStoreSource
+from logdex.spark.sources.source import LogReader, LogSource
+from tests.unit.rocketmq.small_stores import MESSAGES, build
+from tests.unit.spark.sources.kafka.small_logs import START_MS, write
+from tests.unit.spark.sources.rocketmq.settings import GEOMETRY
+
+
+def reader_of(source: LogSource) -> LogReader:
+    found = source.reader(source.schema())
+    assert isinstance(found, LogReader)
+    return found
+
+
+def types_of(source: LogSource) -> list[tuple[str, str]]:
+    return [(field.name, field.dataType.simpleString()) for field in source.schema()]
+
+
+def test_the_columns_of_spark_s_kafka_source(tmp_path: Path) -> None:
+    source = KafkaLogSource({"path": str(write(tmp_path / "logs", "t-0", 1)), "includeHeaders": "true"})
+    assert types_of(source)[:8] == [
+        ("key", "binary"),
+        ("value", "binary"),
+        ("topic", "string"),
+        ("partition", "int"),
+        ("offset", "bigint"),
+        ("timestamp", "timestamp"),
+        ("timestampType", "int"),
+        ("headers", "array<struct<key:string,value:binary>>"),
+    ]
+
+
+def test_the_columns_of_rocketmq_spark(tmp_path: Path) -> None:
+    source = RocketmqStoreSource({"path": str(build(tmp_path / "s", MESSAGES[:1])), **GEOMETRY})
+    assert types_of(source)[:9] == [
+        ("topic", "string"),
+        ("flag", "int"),
+        ("body", "binary"),
+        ("properties", "string"),
+        ("brokerName", "string"),
+        ("queueId", "int"),
+        ("queueOffset", "bigint"),
+        ("bornTimestamp", "timestamp"),
+        ("storeTimestamp", "timestamp"),
+    ]
+
+
+@pytest.mark.parametrize("source", [KafkaLogSource, RocketmqStoreSource])
+def test_a_missing_path(source: type[LogSource], tmp_path: Path) -> None:
+    """An error at once, for a batch read and for a stream, not when a task begins."""
+    missing = source({"path": str(tmp_path / "none")})
+    with pytest.raises(NotAStoreError, match="none: there is no such file or directory"):
+        missing.schema()
+    with pytest.raises(NotAStoreError, match="none: there is no such file or directory"):
+        source.make_stream(missing.options).initial()
+
+
+def test_sizes_of_batches(tmp_path: Path) -> None:
+    """A large partition is cut, small ones are put together."""
+    for name, count in (("a-0", 60), ("b-0", 3), ("c-0", 3), ("d-0", 3), ("e-0", 3), ("f-0", 3)):
+        with Log.open(str(tmp_path / "logs" / name)) as log:
+            for _ in range(count):
+                log.append([Record(b"k", bytes(100_000), START_MS)])
+    reader = reader_of(KafkaLogSource({"path": str(tmp_path / "logs"), "minPartitions": "1"}))
+    for partition in reader.partitions():
+        sizes = [batch.nbytes for batch in reader.read(partition)]
+        assert all(BATCH_BYTES_MIN <= size <= BATCH_BYTES_MAX for size in sizes[:-1]), sizes
+        assert sizes[-1] <= BATCH_BYTES_MAX
+
+
+def test_what_was_left_out_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows.LOGGER, "handlers", [])  # a handler keeps the stderr that it was made with
+    for name in ("t-0", "u-0"):
+        write(tmp_path / "logs", name, 3)
+    reader = reader_of(KafkaLogSource({"path": str(tmp_path / "logs")}))
+    taken: Any = reader.pushFilters
+    assert list(taken([EqualTo(("topic",), "t")])) == []
+    assert len(reader.partitions()) == 1
+    assert "kafka_log: reads " in (said := capsys.readouterr().err)
+    assert "bytes for topic = t; left out 1 of 2 files" in said
+
+
+def test_records_of_a_partition(tmp_path: Path) -> None:
+    """Parts are not put together then."""
+    path = write(tmp_path / "logs", "t-0", 10)
+    reader = reader_of(KafkaLogSource({"path": str(path), "maxRecordsPerPartition": "4"}))
+    assert [sum(map(len, reader.read(each))) for each in reader.partitions()] == [4, 4, 2]
+    assert len(reader_of(KafkaLogSource({"path": str(path)})).partitions()) == 1
+
+
+def test_the_limit_that_spark_is_told(tmp_path: Path) -> None:
+    path = str(write(tmp_path / "logs", "t-0", 1))
+    source = KafkaLogSource({"path": path, "minOffsetsPerTrigger": "3"})
+    stream = source.streamReader(source.schema())
+    assert str(stream.getDefaultReadLimit()) == "ReadMinRows(min_rows=3)"
