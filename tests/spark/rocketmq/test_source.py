@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from logdex.rocketmq import Message, MessageStore
-from logdex.rocketmq.commit_log.log_end import EndKind
-from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from tests.golden import rocketmq as golden
+from tests.unit.spark.sources.rocketmq.local_rows import comparable, local_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,28 +19,34 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def scanned(path: Path) -> tuple[list[dict[str, Any]], bool]:
-    """The messages that the local reader gives, up to the first damage, and whether there is none.
-    A last message that was only partly written is where a log ends, and no damage."""
-    with StoreSnapshot(str(path)) as snapshot:
-        scan = snapshot.scan()
-        rows = scan.to_arrow().read_all().to_pylist()
-        assert scan.end is not None
-        return rows, scan.end.kind is not EndKind.CORRUPT
-
-
 def rows_match(spark: SparkSession, path: Path, **options: str) -> int:
-    local, is_clean = scanned(path)
-    if not is_clean:
-        with pytest.raises(Exception, match="goes on behind damage"):
-            spark.read.format("rocketmq_store").load(str(path)).count()
-        options |= {"mode": "DROPMALFORMED"}
-    rows = spark.read.format("rocketmq_store").options(rawBody="true", **options).load(str(path)).collect()
-    names = (("topic", "topic"), ("queueId", "queue_id"), ("queueOffset", "queue_offset"), ("msgId", "msg_id"))
-    found = [[row[a] for a, _ in names] + [bytes(row.body)] for row in rows]
-    expected = [[row[b] for _, b in names] + [row["body"]] for row in local]
-    assert (found if is_clean else found[: len(expected)]) == expected
-    return len(rows)
+    """Row for row and column for column what the local reader gives. Where there is damage, the
+    rows behind it are there as the mode says."""
+    expected, is_clean = local_rows(path)
+    given = {"rawBody": "true", **options}
+
+    def rows(**mode: str) -> list[dict[str, Any]]:
+        frame = spark.read.format("rocketmq_store").options(**given, **mode).load(str(path))
+        names = ("bornTimestamp", "storeTimestamp")
+        micros = [f"unix_micros({name}) AS {name}" for name in names]
+        found = frame.selectExpr(f"* EXCEPT ({', '.join(names)})", *micros)
+        return found.toArrow().to_pylist()  # type: ignore[no-any-return]
+
+    if is_clean:
+        assert comparable(rows()) == expected
+        return len(expected)
+    with pytest.raises(Exception, match="goes on behind damage"):
+        rows()
+    found = rows(mode="PERMISSIVE")
+    corrupt = [row.pop("_corrupt") for row in found]
+    whole = [row for row, damage in zip(found, corrupt, strict=True) if damage is None]
+    behind = [int(Path(each["file"]).name) + each["end"] for each in corrupt if each is not None]
+    assert behind
+    expected, is_clean = local_rows(path, behind)
+    assert is_clean
+    assert comparable(whole) == expected
+    assert comparable(rows(mode="DROPMALFORMED")) == expected
+    return len(expected)
 
 
 def test_rows(spark: SparkSession, golden_store: Callable[..., Path]) -> None:
@@ -53,6 +58,19 @@ def test_rows(spark: SparkSession, golden_store: Callable[..., Path]) -> None:
 @pytest.mark.parametrize("name", golden.NAMES)
 def test_golden_stores(name: str, spark: SparkSession, golden_store: Callable[..., Path]) -> None:
     rows_match(spark, golden_store(name))
+
+
+@pytest.mark.slow
+def test_rows_behind_damage(spark: SparkSession, golden_copy: Callable[..., Path]) -> None:
+    """The golden stores have damage in their last message only."""
+    path = golden_copy("tiny-5.5.0")
+    before, _ = local_rows(path)
+    harmed = next(row for row in before[100:] if row["body"])
+    file = max(each for each in (path / "commitlog").iterdir() if int(each.name) <= harmed["physicalOffset"])
+    data = file.read_bytes()
+    at = data.index(harmed["body"], harmed["physicalOffset"] - int(file.name))
+    file.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+    assert rows_match(spark, path) == len(before) - 1
 
 
 @pytest.mark.slow
