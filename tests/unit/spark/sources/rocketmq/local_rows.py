@@ -21,7 +21,7 @@ Row = dict[str, Any]
 
 def local_rows(path: Path, behind_damage: Iterable[int] = ()) -> tuple[list[Row], bool]:
     """All messages up to the first damage, then those from each of some physical offsets up to the
-    next damage, bodies as they are stored; and whether the last of these ended without damage."""
+    next damage, bodies as they are stored; and whether the last part ended without damage."""
     rows: list[Row] = []
     with StoreSnapshot(str(path)) as snapshot, warnings.catch_warnings():
         warnings.simplefilter("ignore", IncompleteReadWarning)
@@ -29,7 +29,8 @@ def local_rows(path: Path, behind_damage: Iterable[int] = ()) -> tuple[list[Row]
             scan = snapshot.scan(start_offset=start)
             rows += [_as_source(message, path.name) for message in scan]
             assert scan.end is not None
-    return rows, scan.end.kind is not EndKind.CORRUPT
+            end = scan.end
+    return rows, end.kind is not EndKind.CORRUPT
 
 
 def comparable(rows: Iterable[Row]) -> list[Row]:
