@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from logdex.io.env import Env
+from logdex.io.env import DEFAULT_ENV, Env
 from logdex.jobs import look_again
 from logdex.kafka.batch.record import Record
 from logdex.kafka.log.log import Log
@@ -104,3 +104,19 @@ def test_a_tail_that_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(look_again, "pause", lambda: appended(log, next(coming)))
         flags = ("--tail", 2, "--follow", "--limit", 4, "--where", "offset != 6")
         assert offsets(tmp_path, *flags) == [(0, 3), (0, 4), (0, 5), (0, 7)]
+
+
+@pytest.mark.parametrize("flags", [("--limit", 3), ("--grep", "value 1", "--limit", 1), ("--where", "offset < 3")])
+def test_a_limit_or_a_filter_ends_the_reading(root: Path, flags: tuple[Any, ...]) -> None:
+    """The log has several segments; what is wanted is in the first of them."""
+    assert len(list((root / "t-0").glob("*.log"))) > 3
+    full, few = (bytes_read(root / "t-0", *more) for more in ((), flags))
+    assert few < full - 8192, "at least one segment is left unread"
+
+
+def bytes_read(path: Path, *flags: object) -> int:
+    """Returns how many bytes of a log `cat` reads or maps."""
+    counters = DEFAULT_ENV.counters
+    before = counters.read_bytes + counters.mapped_bytes
+    assert run("cat", path, *flags).exit_code == 0
+    return counters.read_bytes + counters.mapped_bytes - before

@@ -14,6 +14,7 @@ from logdex.jobs import look_again
 from logdex.rocketmq import Message, MessageStore, StoreSnapshot
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.read.message_scan import LogScan
+from logdex.rocketmq.read.split import ReadSplit
 from tests.cli.helpers import end_of, run
 
 COUNT = 200
@@ -160,3 +161,27 @@ def test_a_topic_without_a_consume_queue_is_named_and_its_tail_read_from_the_log
     assert run("info", store, *FLAGS).exit_code == 0
     shutil.rmtree(root / "consumequeue")
     assert numbers(root, "--tail", 2) == [196, 197, 198, 199]
+
+
+@pytest.mark.parametrize(
+    "flags", [("--limit", 3), ("--where", "queue_offset = 1", "--limit", 1), ("--grep", "body 1", "--limit", 1)]
+)
+def test_a_limit_ends_the_reading(flags: tuple[Any, ...], store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log has several files; the first rows are in the first of them."""
+    assert read_files(store, monkeypatch) == 3
+    assert read_files(store, monkeypatch, *flags) == 1
+
+
+def read_files(store: Path, monkeypatch: pytest.MonkeyPatch, *flags: object) -> int:
+    """Returns in how many files `cat` looks for messages."""
+    seen: set[str] = set()
+    windows = ReadSplit.windows
+
+    def counting(split: ReadSplit, *arguments: Any, **more: Any) -> Any:
+        seen.add(split.file.path)
+        return windows(split, *arguments, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ReadSplit, "windows", counting)
+        assert run("cat", store, *FLAGS, *flags).exit_code == 0
+    return len(seen)
