@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, assert_type
 
@@ -192,6 +193,11 @@ def test_no_public_function_takes_any_keyword() -> None:
     for name, function in public_functions():
         for each in inspect.signature(function).parameters.values():
             assert each.kind is not each.VAR_KEYWORD or "Unpack" in str(each.annotation), f"{name}(**{each.name})"
+
+
+def test_the_package_says_that_it_has_types() -> None:
+    """Else a type checker takes every name of an installed Logdex for Any."""
+    assert (files("logdex") / "py.typed").is_file()
 
 
 def test_paths_may_be_path_objects() -> None:

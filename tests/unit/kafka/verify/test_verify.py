@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import struct
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -189,3 +190,23 @@ def test_batches_of_an_earlier_epoch_are_no_finding_that_a_rebuild_leaves(root: 
     assert "from offset 20 to 29 are of leader epoch 0" in told.message
     rebuild(root, tmp_path / "out", index_interval_bytes=CONFIG.index_interval_bytes)
     assert (tmp_path / "out" / PARTITION / "leader-epoch-checkpoint").read_text() == "0\n2\n0 0\n1 10\n"
+
+
+def peak_of_verify(root: Path, batches: int) -> int:
+    with Log.open(root / "t-0", segment_bytes=4 << 20) as log:
+        for _ in range(batches):
+            log.append([Record(value=b"v" * 4000)] * 16)
+    verify(root)  # what is loaded at the first look stays
+    tracemalloc.start()
+    try:
+        assert verify(root).messages == batches * 16
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.slow
+def test_memory_does_not_follow_the_size_of_the_log(tmp_path: Path) -> None:
+    """16 MiB, and 64 MiB."""
+    once, four_times = peak_of_verify(tmp_path / "once", 256), peak_of_verify(tmp_path / "four", 1024)
+    assert four_times < once * 1.5

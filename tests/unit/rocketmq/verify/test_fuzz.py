@@ -6,10 +6,13 @@ from __future__ import annotations
 import random
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from logdex.io.env import Env
+from logdex.rocketmq import Message, MessageStore
+from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify import VerifyReport, verify
 from tests.directories import contents, tree_hash
 from tests.examples import every, examples
@@ -130,3 +133,25 @@ def test_memory_does_not_follow_the_number_of_findings(tmp_path: Path) -> None:
     assert len(report.findings) == 50
     assert report.truncated > 50
     assert peak < 32 << 20
+
+
+def peak_of_verify(root: Path, messages: int) -> int:
+    sizes: dict[str, Any] = {"mapped_file_size_commit_log": 4 << 20, "max_hash_slot_num": 1000, "max_index_num": 4000}
+    with MessageStore.open(root, background=False, **sizes) as store:
+        for number in range(messages):
+            store.put_message(Message("t", b"v" * 4000, keys=f"k{number}", queue_id=0))
+        store.dispatch()
+    verify(root, StoreConfig(**sizes))  # what is loaded at the first look stays
+    tracemalloc.start()
+    try:
+        assert verify(root, StoreConfig(**sizes)).messages == messages
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.slow
+def test_memory_does_not_follow_the_size_of_the_log(tmp_path: Path) -> None:
+    """16 MB, and 64 MB."""
+    once, four_times = peak_of_verify(tmp_path / "once", 4096), peak_of_verify(tmp_path / "four", 16384)
+    assert four_times < once * 1.5
