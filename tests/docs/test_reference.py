@@ -15,7 +15,7 @@ import pytest
 import logdex.errors
 from tests.golden.archives import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("reference")]  # so that it is built once
+pytestmark = [pytest.mark.xdist_group("reference")]  # so that it is built once
 WORD = re.compile(r"[A-Za-z]+")
 HOMES = (
     "logdex",
