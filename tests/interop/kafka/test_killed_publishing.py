@@ -1,5 +1,5 @@
-"""A real broker starts on what a killed `recover --in-place` or `rebuild --in-place` left, without
-a second run, and loses nothing."""
+"""A real broker starts on what a killed `recover` or `rebuild --in-place` left, without a second
+run, and loses nothing."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from typing import Any
 
 import pytest
 
+from logdex.io.name_changes import STAGING_PREFIX
 from logdex.jobs.journal import LOCK_NAME
+from logdex.kafka.files.file_names import CLEAN_SHUTDOWN
 from logdex.kafka.rebuild import rebuild
 from logdex.kafka.recover import recover
 from logdex.testing import Fault, FaultEnv, Killed
-from tests.interop.kafka.peer import Line, Lines, needs_peers, run_broker, serving
+from tests.interop.kafka.peer import VERSIONS, Line, Lines, needs_peers, run_broker, serving
 
 pytestmark = [pytest.mark.needs_java, needs_peers, pytest.mark.timeout(2400), pytest.mark.slow]
 
-VERSION = "4.4.0"
+EACH_VERSION = pytest.mark.parametrize("version", VERSIONS)
 KILLS = 3
 TOPIC = {"name": "pp", "partitions": 2, "config": {"internal.segment.bytes": "20000", "index.interval.bytes": "512"}}
 NAMES = ("pp-0", "pp-1")
@@ -34,11 +36,11 @@ def steps() -> list[Line]:
     return found
 
 
-def messages(home: Path) -> dict[str, list[Any]]:
+def messages(home: Path, version: str) -> dict[str, list[Any]]:
     """What real consumers read of each partition, uncommitted and committed, when a broker starts
     on `home`."""
     found = {}
-    with serving(home, VERSION) as broker:
+    with serving(home, version) as broker:
         for name in NAMES:
             lines: Lines = broker.consume(name)
             assert all("error" not in line for line in lines["consumed"])
@@ -56,18 +58,19 @@ def kill_points(home: Path, command: Callable[..., object]) -> list[int]:
     return [names[number * (len(names) - 1) // (KILLS - 1)] + 1 for number in range(KILLS)]
 
 
+@EACH_VERSION
 @pytest.mark.parametrize("command", [recover, rebuild], ids=["recover", "rebuild"])
-def test_a_broker_starts_on_what_a_kill_left(command: Callable[..., object], tmp_path: Path) -> None:
+def test_a_broker_starts_on_what_a_kill_left(command: Callable[..., object], version: str, tmp_path: Path) -> None:
     """`recover` of a directory whose broker was halted, with torn ends; `rebuild` of one that was
     closed cleanly."""
     home = tmp_path / "home"
-    run_broker(home, VERSION, {"topics": [TOPIC], "steps": steps(), "end": "halt" if command is recover else "clean"})
+    run_broker(home, version, {"topics": [TOPIC], "steps": steps(), "end": "halt" if command is recover else "clean"})
     if command is recover:
         for name in NAMES:
             last = max((home / name).glob("*.log"))
             last.write_bytes(last.read_bytes().rstrip(b"\0") + b"torn" * 9)
     shutil.copytree(home, tmp_path / "as-it-was")
-    wanted = messages(tmp_path / "as-it-was")
+    wanted = messages(tmp_path / "as-it-was", version)
     assert all(len(found) > 400 for found in wanted.values())
     shutil.copytree(home, tmp_path / "usual")
     for number, at in enumerate(kill_points(tmp_path / "usual", command)):
@@ -78,7 +81,33 @@ def test_a_broker_starts_on_what_a_kill_left(command: Callable[..., object], tmp
             command(str(left), str(left), in_place=True, env=env)
         env.release()
         assert (left / LOCK_NAME).exists()
-        assert messages(left) == wanted, f"killed at {at}"
+        assert messages(left, version) == wanted, f"killed at {at}"
+
+
+@EACH_VERSION
+def test_no_broker_starts_on_an_output_that_a_kill_left_before_the_second_run(version: str, tmp_path: Path) -> None:
+    """An output lacks something until all is published, so that it must not be taken for whole: a
+    broker refuses the staging folder in it. After the second run it serves everything."""
+    home, output = tmp_path / "home", tmp_path / "out"
+    run_broker(home, version, {"topics": [TOPIC], "steps": steps(), "end": "halt"})
+    recover(str(home), str(tmp_path / "usual"))
+    wanted = messages(tmp_path / "usual", version)
+    assert all(len(found) > 400 for found in wanted.values())
+    counted = FaultEnv(str(tmp_path))
+    recover(str(home), str(tmp_path / "counted"), env=counted)
+    last = max(
+        at for at, (kind, path) in enumerate(counted.log, 1) if kind == "rename" and path.endswith(CLEAN_SHUTDOWN)
+    )
+    env = FaultEnv(str(tmp_path), Fault(last))
+    with pytest.raises(Killed):
+        recover(str(home), str(output), env=env)
+    env.release()
+    assert (output / LOCK_NAME).exists()
+    assert not (output / CLEAN_SHUTDOWN).exists()
+    with pytest.raises(AssertionError, match=rf"Found directory .*{STAGING_PREFIX}"):
+        messages(shutil.copytree(output, tmp_path / "tried"), version)
+    recover(str(home), str(output))
+    assert messages(output, version) == wanted
 
 
 def log_points(home: Path, damaged: dict[str, Path]) -> dict[str, int]:
@@ -94,12 +123,13 @@ def log_points(home: Path, damaged: dict[str, Path]) -> dict[str, int]:
     }
 
 
-def test_a_broker_starts_between_a_recovered_log_and_its_index(tmp_path: Path) -> None:
+@EACH_VERSION
+def test_a_broker_starts_between_a_recovered_log_and_its_index(version: str, tmp_path: Path) -> None:
     """A batch in the middle of a log is damaged, so that the recovered .log is shorter, and the
     .index beside it is the one of before. Of a partition that the recovery had not come to, a
     broker cuts what lies behind the damage."""
     home = tmp_path / "home"
-    run_broker(home, VERSION, {"topics": [TOPIC], "steps": steps(), "end": "halt"})
+    run_broker(home, version, {"topics": [TOPIC], "steps": steps(), "end": "halt"})
     damaged = {name: sorted((home / name).glob("*.log"))[1] for name in NAMES}
     for path in damaged.values():
         raw = bytearray(path.read_bytes())
@@ -107,7 +137,7 @@ def test_a_broker_starts_between_a_recovered_log_and_its_index(tmp_path: Path) -
         path.write_bytes(raw)
     shutil.copytree(home, tmp_path / "usual")
     points = log_points(tmp_path / "usual", damaged)
-    wanted = messages(tmp_path / "usual")
+    wanted = messages(tmp_path / "usual", version)
     assert all(len(found) > 400 for found in wanted.values())
     for last, at in points.items():
         left = tmp_path / f"left-{last}"
@@ -116,7 +146,7 @@ def test_a_broker_starts_between_a_recovered_log_and_its_index(tmp_path: Path) -
         with pytest.raises(Killed):
             recover(str(left), str(left), in_place=True, env=env)
         env.release()
-        found = messages(left)
+        found = messages(left, version)
         for name in (name for name in NAMES if points[name] <= at):
             missing = [row[:2] for row in wanted[name] if row not in found[name]]
             assert not missing, f"killed at {at}: {name} lacks {len(missing)}"
