@@ -27,6 +27,7 @@ from benchmarks import (
     spark_cost,
     spark_export,
     spark_sources,
+    spark_time_line,
     starting,
     stores,
     two_threads,
@@ -211,6 +212,12 @@ def test_jobs_of_spark_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     rows = list(spark_cost.curve(tmp_path, 1, "1k", (1 << 16, 1 << 20)))
     assert len(rows) == 4 * (2 + 1)
     assert all(row["s_per_gib"] == row["s_per_gib"] for row in rows if row["what"].endswith("a line"))
+    rows = spark_time_line.time_line(tmp_path, "1k")
+    assert [row["what"].partition(": ")[2] for row in rows][2:] == [*spark_time_line.STEPS, "all"]
+    for column in ("spark_s", "spark_again_s", "local_s"):
+        *steps, whole = [row[column] for row in rows]
+        assert whole > 0
+        assert sum(steps) == pytest.approx(whole, abs=0.01)
     rows = [*spark_export.exporting(tmp_path, 1, "1k"), *spark_export.looking_up(tmp_path, 1, "1k")]
     assert [row["what"].split()[0] for row in rows] == ["export", "look", "look"]
     assert all(row["ratio"] > 0 for row in rows)
