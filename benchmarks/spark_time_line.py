@@ -26,11 +26,7 @@ class MarkingRunner:
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
         self.marks: list[float] = []
-
-    @property
-    def tasks(self) -> int:
-        """The number of tasks so far."""
-        return self._runner.tasks
+        self.tasks = 0
 
     @property
     def cores(self) -> int:
@@ -42,6 +38,7 @@ class MarkingRunner:
         self.marks.append(time.perf_counter())
         results = self._runner.run(name, function, tasks)
         self.marks.append(time.perf_counter())
+        self.tasks = self._runner.tasks
         return results
 
 

@@ -40,20 +40,20 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Log]]:
         yield {"store": Log(store_url, QUEUES_GEOMETRY), "logs": Log(logs_url, {})}
 
 
-def by_pyarrow(scan: Any, column: str, condition: str, value: object) -> list[Any]:
+def by_pyarrow(scan: Any, column: str, condition: str, value: Any) -> list[Any]:
     field = pc.field(column)
     wanted = field == value if condition == "=" else field >= value
     return list(scan.to_dataset().to_table(columns=[column], filter=wanted)[column].to_pylist())
 
 
-def by_duckdb(scan: Any, column: str, condition: str, value: object) -> list[Any]:
+def by_duckdb(scan: Any, column: str, condition: str, value: Any) -> list[Any]:
     with duckdb.connect() as connection:
         connection.register("log", scan.to_dataset())
         rows = connection.execute(f'SELECT "{column}" FROM log WHERE "{column}" {condition} ?', [value]).fetchall()
     return [found for (found,) in rows]
 
 
-def by_polars(scan: Any, column: str, condition: str, value: object) -> list[Any]:
+def by_polars(scan: Any, column: str, condition: str, value: Any) -> list[Any]:
     wanted = pl.col(column) == value if condition == "=" else pl.col(column) >= value
     return list(scan.to_lazy_polars().filter(wanted).select(column).collect()[column])
 
@@ -80,11 +80,11 @@ def asked(log: Log, ask: Callable[[Any], list[Any]]) -> tuple[list[Any], int]:
 @pytest.mark.parametrize("way", [by_pyarrow, by_duckdb, by_polars])
 def test_a_filter_reads_fewer_bytes(
     logs: dict[str, Log],
-    way: Callable[[Any, str, str, object], list[Any]],
+    way: Callable[[Any, str, str, Any], list[Any]],
     kind: str,
     column: str,
     condition: str,
-    value: object,
+    value: Any,
     count: int,
 ) -> None:
     everything, all_bytes = asked(logs[kind], lambda scan: scan.to_arrow([column]).read_all()[column].to_pylist())
