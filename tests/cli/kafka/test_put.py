@@ -136,6 +136,25 @@ def test_a_group_goes_on_where_it_ended(tmp_path: Path) -> None:
         assert [row["lag"] for row in run_json("offsets", tmp_path, "--topic", "a", "--group", "N")] == [9, 1]
 
 
+def test_consume_waits_for_more(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "a-0") as log, Log.open(tmp_path / "a-1") as other:
+        log.append([Record(value=b"%d" % number) for number in range(5)])
+
+        def write() -> None:
+            for number in range(5, 30):
+                time.sleep(0.005)
+                (log if number % 2 else other).append(Record(value=b"%d" % number))
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        lines = run_json("consume", tmp_path, "--follow", "--limit", 30, "--topic", "a", "--group", "G")
+        thread.join()
+        assert sorted((line["partition"], line["offset"]) for line in lines) == [
+            *((0, offset) for offset in range(18)),
+            *((1, offset) for offset in range(12)),
+        ]
+
+
 def test_consume_and_offsets_say_what_is_wrong(tmp_path: Path) -> None:
     with Log.open(tmp_path / "a-0") as log:
         log.append(Record(value=b"x"))

@@ -14,6 +14,7 @@ import pytest
 
 from logdex.errors import LogdexError, LogFailedError, StorageError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message, PutMessageStatus
 from logdex.testing import CHANGES, Fault, FaultEnv
 from tests.crash.rocketmq.store_runs import Model, Run, check_left, check_log, open_store
@@ -130,3 +131,51 @@ def refuse(folder: Path, fault: Fault) -> None:
     except BaseException as error:
         error.add_note(f"call {fault.at}, {fault.errno}, lasting {fault.lasting}: {kind} {path}; {refused}")
         raise
+
+
+def get(store: MessageStore) -> object:
+    return store.get_message("T", 0, 0, 100, tags="a || b").phy_offsets
+
+
+def get_columns(store: MessageStore) -> object:
+    return store.get_columns("T", 0, 0, 100, tags="a || b").table
+
+
+def query(store: MessageStore) -> object:
+    return store.query_message("T", "all").phy_offsets
+
+
+def look(store: MessageStore) -> object:
+    return [store.look_message_by_offset(at) for at in (0, 2048)]
+
+
+READS = (get, get_columns, query, look)
+
+
+@pytest.mark.parametrize("lasting", [False, True], ids=["once", "from then on"])
+def test_refused_reads_of_an_open_store(tmp_path: Path, lasting: bool) -> None:
+    """A read raises a typed error or answers right, whichever of its calls is refused. Then puts
+    and reads go on."""
+    env, message = FaultEnv(str(tmp_path)), Message("T", b"x" * 268, tags="a", keys="all", queue_id=0)
+    errors: list[StorageError] = []
+    with open_store(tmp_path / "store", SIZES, random.Random(1), env, "sync") as store:
+        for _ in range(9):
+            assert store.put_message(message).is_stored
+        for read in READS:
+            assert store.put_message(message).is_stored
+            store.dispatch()
+            at, was_hit, before = 0, True, len(errors)
+            while was_hit:
+                at += 1
+                env.fault, env.hits, answer = Fault(env._matching + at, errno.EIO, lasting=lasting), 0, None
+                try:
+                    answer = read(store)
+                except StorageError as error:
+                    errors.append(error)
+                was_hit, env.fault = env.hits > 0, None
+                assert answer is None or answer == read(store)
+            assert len(errors) > before or not lasting  # what failed once may be read again
+        whole = [read(store) for read in READS]
+    assert {error.errno for error in errors} == {errno.EIO}
+    with open_store(tmp_path / "store", SIZES, random.Random(1), DEFAULT_ENV, "sync") as store:
+        assert [read(store) for read in READS] == whole

@@ -27,12 +27,19 @@ from tests.crash.rocketmq.store_runs import (
     sizes_of,
 )
 
-SEEDS, SEEDS_SLOW, PARTS = 8, 2016, 4
+SEEDS, SEEDS_SLOW, PARTS = 200, 2016, 4
+STEPS_MAX, STEPS_MAX_SLOW = 20, 60
 ERRNOS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS)
 
 
 def run_until_stopped(
-    env: FaultEnv, place: Path, sizes: dict[str, Any], model: Model, chance: random.Random, actions: Actions
+    env: FaultEnv,
+    place: Path,
+    sizes: dict[str, Any],
+    model: Model,
+    chance: random.Random,
+    actions: Actions,
+    steps_max: int,
 ) -> None:
     """Opens, works and perhaps closes the store, until the process is killed, the system refuses,
     or it has done enough."""
@@ -41,7 +48,7 @@ def run_until_stopped(
         store = open_store(place, sizes, chance, env, flush)
         check_log(place, sizes, model)
         run = Run(store, model, chance, is_sync=flush == "sync", actions=actions)
-        for _ in range(chance.randrange(60)):
+        for _ in range(chance.randrange(steps_max)):
             run.step()
         if chance.random() < 0.5:
             store.close()
@@ -58,17 +65,18 @@ def a_fault(chance: random.Random) -> Fault | None:
     return Fault(chance.randrange(1, 400 if kinds is None else 120), errno=code, kinds=kinds)
 
 
-def cut(folder: Path, seed: int, actions: Actions = WITH_RETENTION) -> None:
-    """One to three power cuts of one store, each after one or more processes."""
+def cut(folder: Path, seed: int, actions: Actions = WITH_RETENTION, steps_max: int = STEPS_MAX_SLOW) -> None:
+    """One to three power cuts of one store, each after one or more processes, of less than
+    `steps_max` actions each."""
     chance = random.Random(seed)
     sizes, model, place = sizes_of(chance), Model(), folder / "0"
     place.mkdir(parents=True)
     for number in range(1, chance.choice((1, 1, 2, 3)) + 1):
         env = FaultEnv(str(place), a_fault(chance))
-        run_until_stopped(env, place / "store", sizes, model, chance, actions)
+        run_until_stopped(env, place / "store", sizes, model, chance, actions, steps_max)
         while chance.random() < 0.3:
             env.restart(a_fault(chance))
-            run_until_stopped(env, place / "store", sizes, model, chance, actions)
+            run_until_stopped(env, place / "store", sizes, model, chance, actions, steps_max)
         env.release()
         place = folder / str(number)
         env.survivor(str(place), seed)
@@ -77,10 +85,10 @@ def cut(folder: Path, seed: int, actions: Actions = WITH_RETENTION) -> None:
     check_left(place / "store", sizes, model, chance)
 
 
-def cut_all(folder: Path, seeds: range) -> None:
+def cut_all(folder: Path, seeds: range, steps_max: int) -> None:
     for seed in seeds:
         try:
-            cut(folder / str(seed), seed)
+            cut(folder / str(seed), seed, steps_max=steps_max)
         except Exception as error:
             error.add_note(f"seed {seed}")
             raise
@@ -88,14 +96,15 @@ def cut_all(folder: Path, seeds: range) -> None:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_power_cuts(tmp_path: Path, part: int) -> None:
-    cut_all(tmp_path, range(part, SEEDS, PARTS))
+    """Short runs, for the sake of time: the long ones are slow."""
+    cut_all(tmp_path, range(part, SEEDS, PARTS), STEPS_MAX)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_many_power_cuts(tmp_path: Path, part: int) -> None:
-    cut_all(tmp_path, range(SEEDS + part, SEEDS + SEEDS_SLOW, PARTS))
+    cut_all(tmp_path, range(part, SEEDS_SLOW, PARTS), STEPS_MAX_SLOW)
 
 
 @pytest.mark.parametrize("seed", [439, 576, 1398, 3154, 3436, 4332])
