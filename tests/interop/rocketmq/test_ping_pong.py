@@ -93,7 +93,10 @@ def test_ping_pong(version: str, peers_dir: Path, tmp_path: Path) -> None:
         assert json.loads(summary)["maxPhyOffset"] > ours
         require_sound(root, version)
         queries = tmp_path / "queries"
-        queries.write_text("".join(f"{topic}\t{key}\t64\t0\t{1 << 62}\n" for topic, key in asked), "utf-8")
+        lines_asked = [f"{topic}\t{key}\t64\t0\t{1 << 62}\n" for topic, key in asked]
+        if Dialect.of(version).tags_in_index:
+            lines_asked.append(f"ours\tpaid\t64\t0\t{1 << 62}\tT\n")
+        queries.write_text("".join(lines_asked), "utf-8")
         text = run_peer(peers_dir, version, "DumpStore", "--dir", root, "--queries", queries)
         lines = [json.loads(line) for line in text.splitlines()]
         with MessageStore.open(root, rocketmq_version=version, **SIZES) as store:
@@ -149,8 +152,15 @@ def check_dump(store: MessageStore, lines: list[dict[str, Any]], asked: list[tup
         offsets = [line["physicalOffset"] for line in entries if (line["topic"], line["queueId"]) == name]
         assert list(store.get_message(queue.topic, queue.queue_id, 0, 10_000).phy_offsets) == offsets
     answers = [line for line in lines if line["type"] == "query"]
-    assert len(answers) == len(asked)
-    for line, (topic, key) in zip(answers, asked, strict=True):
-        exact = store.query_message(topic, key).phy_offsets
-        assert set(exact) <= set(line["physicalOffsets"])
-        assert len(exact) == 1
+    by_tag = [line for line in answers if line.get("indexType")]
+    assert len(by_tag) == store.core.config.dialect.tags_in_index
+    assert len(answers) == len(asked) + len(by_tag)
+    for line in answers:
+        topic, key, index_type = line["topic"], line["key"], line.get("indexType")
+        same = store.query_message(topic, key, 0, 1 << 62, 64, broker_semantics=True, index_type=index_type)
+        assert list(same.phy_offsets) == line["physicalOffsets"]
+        exact = store.query_message(topic, key, index_type=index_type).phy_offsets
+        assert exact
+        if index_type is None:
+            assert len(exact) == 1
+            assert set(exact) <= set(same.phy_offsets)
