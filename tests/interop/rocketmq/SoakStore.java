@@ -1,10 +1,15 @@
 package logdex;
 
+import java.io.File;
+import java.lang.reflect.Method;
 import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Random;
+import java.util.Set;
+import java.util.TreeSet;
+import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.sysflag.MessageSysFlag;
@@ -17,7 +22,8 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
 /**
  * Puts messages into the real engine until its standard input is closed or it is killed.
  *
- * <pre>logdex.SoakStore --dir D --number FIRST [--rate MESSAGES_PER_SECOND] [--keep 1] + geometry</pre>
+ * <pre>logdex.SoakStore --dir D --number FIRST [--rate MESSAGES_PER_SECOND] [--keep 1] [--gone 1]
+ *     + geometry</pre>
  *
  * The body of a message is "NUMBER " and a filler that the number decides; numbers go up by one. Beside every seventh
  * there is a half message with the body "half NUMBER ..." and its end, a commit for every second and else a rollback;
@@ -25,7 +31,13 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
  * oldest CommitLog files, with what is derived from them. It would also remove a file that it has not dispatched yet,
  * and would then put all later entries into the wrong places. So no message begins a next file before all messages
  * ahead of it are dispatched. Lines on standard output, flushed: {@code acked NUMBER}: the engine said PUT_OK of that
- * message and all before it. With {@code --keep 1} nothing is removed.
+ * message and all before it; {@code committed NUMBER}: it said so of the message that commits the half message of that
+ * number. With {@code --keep 1} nothing is removed.
+ *
+ * With {@code --gone 1} there are topics that are deleted and come back. Beside every third message there is one with
+ * the body "gone NUMBER ..." in a topic Gone-N; after every 3,000 numbers the next of three such topics takes its turn.
+ * It is created when its turn begins, and deleted after the turn of the next topic. A line
+ * {@code life Gone-N NUMBER} says that the first message of a new life of the topic was acknowledged.
  */
 public final class SoakStore {
     private SoakStore() {
@@ -61,6 +73,10 @@ public final class SoakStore {
         long begin = System.nanoTime();
         long deleted = begin;
         fileSize = config.getMappedFileSizeCommitLog();
+        boolean gone = args.number("gone", 0) == 1;
+        if (gone) {
+            beginTopics(args.need("dir"));
+        }
         for (long put = 0; !ended; put++, number++) {
             put(store, number, random);
             if (number % 7 == 0) {
@@ -68,6 +84,9 @@ public final class SoakStore {
             }
             if (number % 11 == 0) {
                 delayed(store, number, random);
+            }
+            if (gone) {
+                gone(store, number, random);
             }
             if (put % 200 == 199) {
                 System.out.println("acked " + number);
@@ -113,6 +132,7 @@ public final class SoakStore {
             committed.setSysFlag(MessageSysFlag.TRANSACTION_COMMIT_TYPE);
             committed.setPreparedTransactionOffset(at.getWroteOffset());
             store(store, committed);
+            System.out.println("committed " + number);
         }
         StoreMessage end = message(number, "", random);
         end.setTopic("RMQ_SYS_TRANS_OP_HALF_TOPIC");
@@ -128,6 +148,83 @@ public final class SoakStore {
         MessageAccessor.putProperty(message, "REAL_TOPIC", "Plain");
         MessageAccessor.putProperty(message, "REAL_QID", "0");
         store(store, message);
+    }
+
+    private static final Set<String> TOPICS = new TreeSet<>();
+    private static final int TURN = 3000;
+    private static String topicsFile;
+
+    /** Writes the first topics.json: what the store has, and the topics that a broker always has there. */
+    private static void beginTopics(String directory) {
+        topicsFile = directory + "/config/topics.json";
+        TOPICS.addAll(Set.of("Plain", "Other", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC",
+            "RMQ_SYS_TRANS_OP_HALF_TOPIC"));
+        String[] found = new File(directory, "consumequeue").list();
+        if (found != null) {
+            TOPICS.addAll(Arrays.asList(found));
+        }
+        writeTopics();
+    }
+
+    /** Writes topics.json in the broker's own way. */
+    private static void writeTopics() {
+        StringBuilder text = new StringBuilder();
+        for (String topic : TOPICS) {
+            text.append(text.length() == 0 ? "" : ",").append('"').append(topic).append("\":{\"topicName\":\"")
+                .append(topic).append("\",\"order\":false,\"perm\":6,\"readQueueNums\":4,\"writeQueueNums\":4,")
+                .append("\"topicFilterType\":\"SINGLE_TAG\",\"topicSysFlag\":0}");
+        }
+        try {
+            MixAll.string2File("{\"dataVersion\":{\"counter\":1,\"timestamp\":1},\"topicConfigTable\":{" + text + "}}",
+                topicsFile);
+        } catch (Exception error) { // which one depends on the version
+            throw new IllegalStateException(error);
+        }
+    }
+
+    /** A message of the topic whose turn it is. Topics are created and deleted in the order of a broker. */
+    private static void gone(DefaultMessageStore store, long number, Random random) throws Exception {
+        long turn = number / TURN;
+        String topic = "Gone-" + turn % 3;
+        if (number % TURN == 0) {
+            deleteTopic(store, "Gone-" + (turn + 1) % 3);
+        }
+        if (number % 3 != 0) {
+            return;
+        }
+        boolean begins = TOPICS.add(topic);
+        if (begins) {
+            writeTopics();
+        }
+        StoreMessage message = message(number, "gone ", random);
+        message.setTopic(topic);
+        message.setQueueId((int) (number / 3 % 2));
+        message.setKeys("g" + number);
+        long offset = store(store, message).getAppendMessageResult().getLogicsOffset();
+        if (begins && offset != 0) {
+            throw new IllegalStateException(topic + " begins with offset " + offset);
+        }
+        if (begins) {
+            System.out.println("life " + topic + " " + number);
+        }
+    }
+
+    /** 5.x names what goes, 4.x what stays. */
+    private static void deleteTopic(DefaultMessageStore store, String topic) throws Exception {
+        if (!TOPICS.remove(topic)) {
+            return;
+        }
+        while (store.dispatchBehindBytes() > 0) {
+            Thread.sleep(1);
+        }
+        writeTopics();
+        for (Method method : store.getClass().getMethods()) {
+            if (method.getName().equals("deleteTopics")) {
+                method.invoke(store, new TreeSet<>(Set.of(topic)));
+                return;
+            }
+        }
+        store.getClass().getMethod("cleanUnusedTopic", Set.class).invoke(store, new TreeSet<>(TOPICS));
     }
 
     private static StoreMessage message(long number, String kind, Random random) {

@@ -1,6 +1,6 @@
-"""Readers beside the real engine for a long time: rolls, removal of old files, kills and an
-upgrade. There is no false finding, no crash and no wrong row, and a scan has all that the engine
-had acknowledged before the scan began."""
+"""Readers beside the real engine for a long time: rolls, removal of old files, topics that are
+deleted and created again, transactions, kills and an upgrade. There is no false finding, no crash
+and no wrong row, and a scan has all that the engine had acknowledged before the scan began."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ pytestmark = [
 OLD = (("4.9.7", "kill"), ("4.9.7", "clean"))
 NEW = (("5.5.0", "kill"), ("5.5.0", "kill"), ("5.5.0", "clean"))
 HISTORIES = {"4.9.7": OLD, "5.5.0": NEW, "upgrade": OLD + NEW}
-"""The engine's version, and how its run ends. Each history takes all of the seconds."""
+"""The engine's version, and how its run ends. Each history takes all of the seconds. Topics are
+deleted in the runs that end cleanly: after a kill, the engine itself dispatches messages of deleted
+topics again, and puts new messages of a topic that was created again behind them."""
 GEOMETRY = ("--commitlog", "2000000", "--cq", "3000", "--slots", "1000", "--max-index", "8000")
 FLAGS: tuple[object, ...] = ("--mapped-file-size-commit-log", 2_000_000, "--mapped-file-size-consume-queue", 60_000)
 FLAGS += ("--max-hash-slot-num", 1000, "--max-index-num", 8000)
@@ -40,11 +42,15 @@ FLAGS += ("--max-hash-slot-num", 1000, "--max-index-num", 8000)
 
 class Engine:
     """The real engine in a process of its own. `acknowledged` is the number of the last message
-    that it acknowledged, `starts` the number that each of its runs began with: what a killed run
-    put behind `acknowledged` may be there too, and the next run puts the same numbers again."""
+    that it acknowledged, `committed` holds the numbers of the half messages that it has committed,
+    `lives` the number with which the newest life of a topic began, `starts` the number that each of
+    its runs began with: what a killed run put behind `acknowledged` may be there too, and the next
+    run puts the same numbers again."""
 
     def __init__(self, peers: Path, work: Path) -> None:
         self.acknowledged = -1
+        self.committed: list[int] = []
+        self.lives: dict[str, int] = {}
         self.starts: set[int] = set()
         self._peers = peers
         self._class_paths: dict[str, str] = {}
@@ -58,6 +64,7 @@ class Engine:
     def running(self, store: Path, version: str, end: str, *options: str) -> Iterator[None]:
         command = [*java_command(self._class_paths[version], self._work), "logdex.SoakStore", "--dir", str(store)]
         command += ["--number", str(self.acknowledged + 1), *GEOMETRY, *options]
+        command += ["--gone", "1"] if end == "clean" else []
         self.starts.add(self.acknowledged + 1)
         errors = self._work / "engine.stderr"
         with (
@@ -87,23 +94,36 @@ class Engine:
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
         for line in process.stdout:
-            if line.startswith(b"acked ") and line.endswith(b"\n"):
-                self.acknowledged = int(line.split()[1])
+            what, *words = line.decode().split() if line.endswith(b"\n") else [""]
+            if what == "acked":
+                self.acknowledged = int(words[0])
+            elif what == "committed":
+                self.committed.append(int(words[0]))
+            elif what == "life":
+                self.lives[words[0]] = int(words[1])
 
 
 def check_rows(store: Path, engine: Engine, needed: int) -> int:
     """A scan of everything: numbers without a gap, bodies and keys right, all up to the message
-    with the number `needed`. Returns how many messages there are."""
+    with the number `needed`, what was committed and the delayed messages included.
+    Returns how many messages there are."""
+    committed = {number for number in engine.committed if number <= needed}
     with api.open(store) as snapshot:
         assert isinstance(snapshot, StoreSnapshot)
         scan = snapshot.scan()
         columns = scan.to_arrow().read_all()
-    rows = zip(columns.column("topic").to_pylist(), columns.column("body").to_pylist(), strict=True)
+    rows = list(zip(columns.column("topic").to_pylist(), columns.column("body").to_pylist(), strict=True))
     numbers = [number for topic, body in rows if (number := check_row(topic, body)) is not None]
     gaps = [pair for pair in itertools.pairwise(numbers) if pair[1] != pair[0] + 1 and pair[1] not in engine.starts]
     assert len(gaps) <= len(scan.trimmed), f"gaps at {gaps[:5]}"  # files that went before the scan came to them
     is_there = needed < 0 or max(numbers[-1000:], default=-1) >= needed
     assert is_there or scan.trimmed, f"ends at {numbers[-1:]}, acknowledged is {needed}"
+    delayed = {number for number in range(needed + 1) if number % 11 == 0}
+    for kind, topic, wanted in (("half", "Plain", committed), ("late", "SCHEDULE_TOPIC_XXXX", delayed)):
+        found = {check_body(body)[1] for name, body in rows if name == topic and body.startswith(kind.encode())}
+        lost = [number for number in sorted(wanted - found) if numbers and number >= numbers[0]]
+        lost = [number for number in lost if not any(before <= number < after for before, after in gaps)]
+        assert not lost or (scan.trimmed and lost[0] >= numbers[-1]), f"{kind} messages {lost[:5]} are missing"
     return len(numbers)
 
 
@@ -125,6 +145,8 @@ def check_row(topic: str, body: bytes) -> int | None:
     kind, number = check_body(body)
     if kind == "half":
         assert topic == "RMQ_SYS_TRANS_HALF_TOPIC" or (topic == "Plain" and number % 14 == 7), (topic, body)
+    elif kind == "gone":
+        assert topic == f"Gone-{number // 3000 % 3}", (topic, body)
     elif kind == "late":
         assert topic in ("SCHEDULE_TOPIC_XXXX", "Plain"), topic  # 4.9 delivers it itself
     else:
@@ -158,6 +180,23 @@ def read_newest(store: Path, queue: int) -> None:
     raise AssertionError(f"queue {queue}, which begins with {first}, has no offset {offset}")
 
 
+def read_newest_life(store: Path, engine: Engine) -> None:
+    """Reads the first message of topics that are deleted and created again: it is of the newest
+    life, unless it is gone meanwhile."""
+    for topic, first in dict(engine.lives).items():
+        for queue in (0, 1):
+            asked = ("get", store, "--topic", topic, "--queue", queue, "--offset", 0, "--json", *FLAGS)
+            for line in soak.logdex(*asked, allowed=(0, 2)).splitlines()[:-1]:
+                message = json.loads(line)
+                if message["topic"] == topic:
+                    number = check_body(b64decode(message["body"]))[1]
+                    assert number >= first, f"{topic} gives {number}, its newest life began with {first}"
+        asked = ("query", store, "--topic", topic, "--key", f"g{first}", "--scan-missing", "--json", *FLAGS)
+        if '"msg_id"' not in soak.logdex(*asked, allowed=(0, 1)):
+            oldest = oldest_number(store)
+            assert oldest is None or oldest > first, f"g{first} is not found, the log begins with {oldest}"
+
+
 def offsets_of(store: Path, queue: int) -> tuple[int, int]:
     """The first available offset of a queue, and the end."""
     for line in map(json.loads, soak.logdex("info", store, "--json", *FLAGS).splitlines()):
@@ -183,6 +222,7 @@ def looks(store: Path, engine: Engine, scratch: Path) -> dict[str, Callable[[], 
 
     def commands() -> None:
         read_newest(store, next(turn) % 4)
+        read_newest_life(store, engine)
         soak.logdex("cat", store, "--topic", "Other", "--json", *FLAGS)
 
     def verify() -> None:
@@ -214,8 +254,10 @@ def test_soak(history: Sequence[tuple[str, str]], peers_dir: Path, tmp_path: Pat
             with engine.running(store, version, end):
                 engine.wait_for(engine.acknowledged + 1)
                 time.sleep(each_s)
-    print(beside.rounds, engine.acknowledged)
+    print(beside.rounds, engine.acknowledged, len(engine.committed), engine.lives)
     assert not beside.problems, "\n".join([f"{len(beside.problems)} problems", *beside.problems[:20]])
     assert min(beside.rounds.values()) > 0
     assert engine.acknowledged > 1000
+    assert len(engine.committed) > 50
+    assert engine.lives
     assert check_rows(store, engine, engine.acknowledged) > 0  # the engine may have removed all but the newest file
