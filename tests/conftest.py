@@ -192,3 +192,13 @@ def spark() -> Iterator[SparkSession]:
 
     with session("local[2]", app_name="logdex tests", conf=COORDINATING) as running:
         yield running
+
+
+@pytest.fixture
+def pushdown(spark: SparkSession) -> Iterator[None]:
+    """Has Spark push filters down to Python sources."""
+    from logdex.spark.sources import PUSHDOWN
+
+    spark.conf.set(PUSHDOWN, "true")
+    yield
+    spark.conf.unset(PUSHDOWN)

@@ -130,6 +130,7 @@ def test_golden_cases(
         assert cloud.rows(spark, source, root, "1 = 1", maxPartitionBytes="4k", **options)
 
 
+@pytest.mark.usefixtures("pushdown")
 @pytest.mark.parametrize(
     ("condition", "options", "rows", "most"),
     [
@@ -157,6 +158,7 @@ def test_what_a_store_sends(
         assert max(log.values()) < SIZES["mapped_file_size_commit_log"]
 
 
+@pytest.mark.usefixtures("pushdown")
 @pytest.mark.parametrize(
     ("condition", "options", "rows", "most"),
     [

@@ -23,7 +23,6 @@ from logdex.frames.extras import show_pandas, to_install
 from logdex.spark.failures import spark_failures
 from logdex.spark.java import find_java
 from logdex.spark.master import check_reachable, is_local
-from logdex.spark.sources import PUSHDOWN
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -38,8 +37,6 @@ DEFAULTS: Mapping[str, str] = {
     # Arrow batches travel between Java and workers over a Unix socket: faster, without stalls of
     # loopback TCP
     "spark.python.unix.domain.socket.enabled": "true",
-    # filters reach Python sources only with this setting
-    PUSHDOWN: "true",
     # a crashed worker prints its stack
     "spark.python.worker.faulthandler.enabled": "true",
 }

@@ -4,7 +4,7 @@ for it, errors."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,15 +23,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture
-def no_pushdown(spark: SparkSession) -> Iterator[None]:
-    """Spark's default, which refuses sources that override `pushFilters`."""
-    before = str(spark.conf.get(PUSHDOWN))
-    spark.conf.set(PUSHDOWN, "false")
-    yield
-    spark.conf.set(PUSHDOWN, before)
-
-
 def expected(path: Path) -> Counter[tuple[str, int, int, bytes | None]]:
     with logdex.open(path) as snapshot:
         rows = snapshot.scan(isolation="read_uncommitted").to_arrow().read_all().to_pylist()  # type: ignore[call-arg]
@@ -39,6 +30,7 @@ def expected(path: Path) -> Counter[tuple[str, int, int, bytes | None]]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("pushdown")
 def test_rows_and_filters(
     spark: SparkSession, golden_log: Callable[[str], Path], capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -86,14 +78,40 @@ def test_golden_directories(name: str, isolation: str, spark: SparkSession, gold
     assert found == local != []
 
 
-@pytest.mark.usefixtures("no_pushdown")
 @pytest.mark.parametrize("asked", [True, False])
-def test_registering_turns_pushdown_on(spark: SparkSession, asked: bool) -> None:
-    logdex.spark.register(spark, filter_pushdown=asked)
+def test_registering_turns_pushdown_on_where_it_is_asked_to(spark: SparkSession, asked: bool) -> None:
+    logdex.spark.register(spark, **({"filter_pushdown": True} if asked else {}))
     assert spark.conf.get(PUSHDOWN) == str(asked).lower()
+    spark.conf.unset(PUSHDOWN)
 
 
-@pytest.mark.usefixtures("no_pushdown")
+def counts_of_topics(spark: SparkSession, path: str) -> list[int]:
+    """The records of orders, of others, of both, and of both again, all of one DataFrame."""
+    frame = spark.read.schema("topic string, offset bigint").format("kafka_log").load(path)
+    orders, others = frame.where("topic = 'orders'"), frame.where("topic <> 'orders'")
+    return [orders.count(), others.count(), frame.count(), orders.union(others).count()]
+
+
+def test_filters_of_one_frame_leave_no_row_out_of_its_other_uses(
+    spark: SparkSession, golden_log: Callable[[str], Path]
+) -> None:
+    logdex.spark.register(spark)
+    orders, others, *both = counts_of_topics(spark, str(golden_log("tiny-broker")))
+    assert both == [orders + others] * 2
+    assert min(orders, others) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("pushdown")
+def test_spark_still_reads_by_the_last_filter_that_it_pushed(
+    spark: SparkSession, golden_log: Callable[[str], Path]
+) -> None:
+    """The fault of Spark for which `register` does not turn pushdown on. Where this test fails, a
+    newer Spark has mended it, and it can be turned on again."""
+    orders, others, *both = counts_of_topics(spark, str(golden_log("tiny-broker")))
+    assert both != [orders + others] * 2
+
+
 def test_without_pushdown(spark: SparkSession, golden_log: Callable[[str], Path]) -> None:
     """PySpark lets the read through, and does not call `pushFilters`."""
     frame = spark.read.schema("topic string, offset bigint").format("kafka_log").load(str(golden_log("tiny-broker")))

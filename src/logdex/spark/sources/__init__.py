@@ -24,12 +24,17 @@ def source_classes() -> dict[str, type[LogSource]]:
     return {"rocketmq": RocketmqStoreSource, "kafka": KafkaLogSource}
 
 
-def register(spark: SparkSession, *, filter_pushdown: bool = True) -> None:
+def register(spark: SparkSession, *, filter_pushdown: bool = False) -> None:
     """Registers the formats `rocketmq_store` and `kafka_log` with a session, classic or Connect.
 
-    Spark finds them by itself where Logdex is installed beside PySpark. But it does not push
-    filters down to Python sources unless the session's setting
-    spark.sql.python.filterPushdown.enabled is true. `filter_pushdown` sets it.
+    Spark finds them by itself where Logdex is installed beside PySpark. It does not push filters
+    down to Python sources unless the session's setting spark.sql.python.filterPushdown.enabled is
+    true. `filter_pushdown` sets it.
+
+    Do that only if each DataFrame that is loaded is used with one filter. Spark 4.3 keeps one plan
+    of a read per loaded DataFrame, the last one into which it pushed a filter. An action with no
+    filter, and the other side of a union or a join of the same DataFrame, then read by the filter
+    of the last one, and rows are missing without a word. Options such as `topic` are always safe.
     """
     for source in source_classes().values():
         spark.dataSource.register(source)

@@ -25,6 +25,8 @@ from logdex.spark.sources.table import LogTable
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+_ONE_FILTER = "Spark may use these filters for other uses of the same DataFrame: load one for each filter"
+
 
 class LogSource(DataSource):
     """A source whose DataFrames read what there was when they were made, and whose streams read on.
@@ -128,7 +130,8 @@ class LogReader(DataSourceReader):
         """Plans the read. It is told to Spark's log what was left out."""
         table = self._table
         plan = table.plan(self._projection.reads, self._wanted)
-        for line in (plan.describe(table.source, self._wanted), *plan.notes):
+        notes = [*plan.notes, _ONE_FILTER] if self._wanted.all else plan.notes
+        for line in (plan.describe(table.source, self._wanted), *notes):
             say(line)
         return partitions_of(plan, table.read)
 
