@@ -39,7 +39,7 @@ def run_until_stopped(
     model: Model,
     chance: random.Random,
     actions: Actions,
-    steps_max: int,
+    steps_max: int = STEPS_MAX_SLOW,
 ) -> None:
     """Opens, works and perhaps closes the store, until the process is killed, the system refuses,
     or it has done enough."""
