@@ -47,3 +47,14 @@ def test_few_findings_are_not_counted_again(root: Path) -> None:
     assert told.splitlines()[-1].startswith("10 findings in 40 messages")
     put_others(root, 11)
     assert "  1  commit-log-other-file  " in run("verify", root, *FLAGS).stdout
+
+
+def test_findings_that_are_only_counted_decide_the_exit_code(root: Path) -> None:
+    assert run("verify", root, *FLAGS, "--max-findings", 0).exit_code == 0
+    queue = root / "consumequeue" / "TopicA" / "0" / f"{0:020d}"
+    queue.write_bytes(bytes(queue.stat().st_size))
+    counted = run("verify", root, *FLAGS, "--max-findings", 0)
+    assert (counted.exit_code, counted.stdout.count("mend:")) == (1, 0)
+    assert "findings not shown" in counted.stdout
+    others = run("verify", root, *FLAGS, "--max-findings", 0, "--check", "message-crc")
+    assert (others.exit_code, others.stdout.splitlines()[-1].partition(" in ")[0]) == (0, "No findings")

@@ -46,7 +46,7 @@ def verify(
         list[str] | None, typer.Option("--check", metavar="NAME", help="Only this check; may be repeated.")
     ] = None,
     max_findings: Annotated[
-        int, typer.Option(help="The maximum number of findings to show; all are counted.", min=1)
+        int, typer.Option(help="The maximum number of findings to show; all are counted.", min=0)
     ] = 1000,
     engine: EngineOption = Engine.LOCAL,
     master: MasterOption = "local[*]",
