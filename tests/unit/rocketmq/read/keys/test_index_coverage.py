@@ -135,3 +135,21 @@ def test_a_healthy_index_is_held_against_the_log_with_few_reads(history: History
         assert store.missing_ranges() == ()
         assert store.missing_ranges("T") == ()
         assert env.counters.read_bytes - before < files * 100_000
+
+
+def test_a_file_of_ten_times_the_entries_is_held_against_the_log_with_as_many_reads(tmp_path: Path) -> None:
+    """The bytes that are read are bounded: they do not grow with the file."""
+    config = replace(HISTORY_CONFIG, max_index_num=100_000)
+    read = []
+    for count in (300, 3_000):
+        history = History(tmp_path / str(count), config)
+        history.put(count)
+        env = Env()
+        with StoreSnapshot(str(history.root), config=config, env=env) as store:
+            [file] = store.index_service.files
+            assert file.header.index_count > count
+            assert store.valid_end_offset
+            before = env.counters.read_bytes
+            assert store.missing_ranges() == ()
+            read.append(env.counters.read_bytes - before)
+    assert 0 < read[1] < 2 * read[0], read
