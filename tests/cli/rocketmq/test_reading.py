@@ -3,12 +3,17 @@ field names."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from logdex.layout.rocketmq import SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
+from logdex.rocketmq.message_store.message_store import MessageStore
 from tests.cli.helpers import end_of, rows_of, run, run_json
 from tests.directories import tree_hash
 from tests.examples import cases, examples
@@ -178,6 +183,37 @@ def test_query_in_pages(golden_store: Any) -> None:
     found += [row["physical_offset"] for row in run_json(*ask, "--cursor", cursor)]
     assert found == whole
     assert len(whole) > 3
+
+
+def ask_for_a_hot_key(root: Path, count: int) -> subprocess.Popen[str]:
+    """Asks, in a process, a new store for all of its messages: they have one key, and are more than
+    a pipe holds."""
+    rows = {"topic": ["T"] * count, "keys": ["hot"] * count, "body": [b"x" * 1000] * count}
+    with MessageStore.open(root, max_hash_slot_num=100, max_index_num=4 * count) as store:
+        assert store.put_columns(pa.table(rows)).is_stored
+        assert store.wait_dispatched(60)
+    command = [sys.executable, "-m", "logdex", "query", str(root), "--topic", "T", "--key", "hot", "--json"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_query_prints_before_all_is_collected(tmp_path: Path) -> None:
+    with ask_for_a_hot_key(tmp_path / "store", 1_000) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()  # the command now waits until the pipe is read on
+        os.truncate(tmp_path / "store" / "commitlog" / f"{0:020d}", 4096)
+        rest, _ = process.communicate()
+    assert process.returncode == 1
+    assert 1 < len(rows_of(first + rest)) < 1_000  # those that were not yet read are not there
+
+
+def test_query_into_a_closed_pipe_is_quiet(tmp_path: Path) -> None:
+    with ask_for_a_hot_key(tmp_path / "store", 1_000) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait() == 0
 
 
 def test_query_says_what_the_index_has_lost(golden_copy: Any) -> None:
