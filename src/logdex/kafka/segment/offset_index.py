@@ -19,6 +19,7 @@ from logdex.kernels.kafka.sparse_lookup import lookup_offsets
 from logdex.layout.kafka import OFFSET_INDEX_ENTRY
 
 _INT = 1 << 31
+_RELATIVE_OFFSET, _POSITION = 0, 1
 
 
 class OffsetPosition(NamedTuple):
@@ -37,12 +38,6 @@ class OffsetIndex(IndexFile):
         self.last_offset = self.entry(self.entries - 1).offset if self.entries else self.base_offset
         """The offset of the last entry, or the base offset."""
 
-    def _relative(self, slot: int) -> int:
-        return self._slot(slot)[0]
-
-    def _position(self, slot: int) -> int:
-        return self._slot(slot)[1]
-
     def entry(self, slot: int) -> OffsetPosition:
         """The entry in a slot. Raises `UsageError` for a slot without an entry."""
         self._check_slot(slot)
@@ -51,7 +46,7 @@ class OffsetIndex(IndexFile):
 
     def lookup(self, offset: int) -> OffsetPosition:
         """The last entry with an offset of at most `offset`, or (base offset, 0)."""
-        slot = self._lower_bound(self._relative, offset - self.base_offset)
+        slot = self._lower_bound(_RELATIVE_OFFSET, offset - self.base_offset)
         return OffsetPosition(self.base_offset, 0) if slot < 0 else self.entry(slot)
 
     def lookup_many(self, offsets: npt.NDArray[np.int64]) -> Int64s:
@@ -66,7 +61,7 @@ class OffsetIndex(IndexFile):
         """
         if position + fetch_size_bytes >= _INT:
             return None
-        slot = self._upper_bound(self._position, position + fetch_size_bytes)
+        slot = self._upper_bound(_POSITION, position + fetch_size_bytes)
         return None if slot < 0 else self.entry(slot)
 
     def require_room(self, count: int) -> None:
@@ -108,7 +103,7 @@ class OffsetIndex(IndexFile):
 
     def truncate_to(self, offset: int) -> None:
         """Removes the entries at `offset` and above."""
-        slot = self._lower_bound(self._relative, offset - self.base_offset)
+        slot = self._lower_bound(_RELATIVE_OFFSET, offset - self.base_offset)
         keep = slot if slot >= 0 and self.entry(slot).offset == offset else slot + 1
         self._truncate_to_entries(keep)
 

@@ -19,6 +19,7 @@ from logdex.io.path_look import StrPath
 from logdex.kafka.files import file_names as names
 from logdex.kafka.segment.file_records import FileRecords
 from logdex.kafka.segment.offset_index import OffsetIndex
+from logdex.kafka.segment.sparse_index import IndexFile
 from logdex.kafka.segment.time_index import TimeIndex
 from logdex.kafka.segment.transaction_index import TransactionIndex
 from logdex.kafka.settings.log_config import LogConfig
@@ -145,9 +146,16 @@ class SegmentFiles:
                 if not log_first:
                     self.log.rename(self.path_of(ending))
             elif self.env.exists(before[name]):
-                self.env.rename(before[name], self.path_of(ending))
+                self._rename_index(name, before[name], self.path_of(ending))
             if name in self.__dict__:
                 self.__dict__[name].path = self.path_of(ending)  # the index keeps its mapping or contents
+
+    def _rename_index(self, name: str, before: str, path: str) -> None:
+        index = self.__dict__.get(name)
+        if isinstance(index, IndexFile):
+            index.rename(path)  # no reader maps it meanwhile
+        else:
+            self.env.rename(before, path)
 
     def delete_files(self) -> None:
         """Closes the segment and removes its files, if they exist.

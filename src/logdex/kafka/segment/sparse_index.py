@@ -6,25 +6,28 @@ sparse, to the largest multiple of the slot size within its maximum; roll, close
 it to its entries. Without trimming (a crash, a copy of a live partition) zeros follow the entries.
 Kafka counts each such slot as an entry; this class finds the first one by bisection.
 
-Reads use a mapping, writes use `pwrite` (docs/design/0005). Thread-safety: one writer; readers may
-share the object and see an entry once it is complete.
+Reads use a mapping, writes use `pwrite` (docs/design/0005). Few files stay mapped
+(`kept_mappings`): an index that was not used for long is unmapped, and mapped again by the next
+look-up. Thread-safety: one writer; readers may share the object and see an entry once it is
+complete.
 """
 
 from __future__ import annotations
 
 import os
 import struct
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Self
 
 import numpy as np
 
 from logdex import limits
-from logdex.errors import CorruptError, IndexFullError, OffsetOverflowError, UsageError
-from logdex.io.env import DEFAULT_ENV, Env, MappedBytes, ReadFile, WriteFile
+from logdex.errors import CorruptError, IndexFullError, OffsetOverflowError, UnreadableError, UsageError
+from logdex.io.env import DEFAULT_ENV, Env, ReadFile, WriteFile
 from logdex.io.mapped.byte_array import ByteArray
-from logdex.io.mapped.mapping import any_faults, require_no_faults
+from logdex.io.mapped.kept_mappings import KEPT_MAPPINGS
+from logdex.io.mapped.mapping import any_faults, is_mapped, require_no_faults
 from logdex.io.path_look import StrPath
 from logdex.layout.base import Layout
 from logdex.primitives.shown import counted, repr_of
@@ -63,6 +66,10 @@ class IndexFile(ABC):
         self._file: WriteFile | None = None
         self._writable = writable
         self._closed = False
+        self._mapping = threading.Lock()
+        """Held while the file is mapped or renamed, so that no thread maps it as it was before."""
+        self._mapped: tuple[ByteArray, memoryview] | None = None
+        self.was_used = False
         if max_size_bytes < self._entry_size:
             raise UsageError(
                 f"{path}: an index of {max_size_bytes} bytes has no room for an entry", hint="use at least 24"
@@ -86,7 +93,8 @@ class IndexFile(ABC):
     def _open_view(self, count_zero_slots: bool) -> int:
         """Maps the file and returns its number of entries."""
         if self.missing and not self._writable:
-            self._map(MappedBytes(self._env, self.path, np.empty(0, np.uint8)))
+            self._map(np.empty(0, np.uint8))
+            self.size_bytes = 0
             return 0
         with self._env.open_read(self.path) as file:
             self._map_file(file)
@@ -103,13 +111,37 @@ class IndexFile(ABC):
                 expected=f"at most {limits.INDEX_SIZE_BYTES_MAX}",
                 found=size_bytes,
             )
-        self._map(file.map())
-
-    def _map(self, mapped: MappedBytes) -> None:
-        self._mapped = mapped
-        self.size_bytes = len(mapped.array)
+        array, _ = self._map(file.map().array)
+        self.size_bytes = len(array)
         """The size of the file."""
-        self._view = memoryview(mapped.array)  # type: ignore[arg-type]  # stubs: arrays are buffers
+
+    def _map(self, array: ByteArray) -> tuple[ByteArray, memoryview]:
+        mapped = self._mapped = array, memoryview(array)  # type: ignore[arg-type]  # stubs: arrays are buffers
+        if is_mapped(array):
+            KEPT_MAPPINGS.add(self)
+        return mapped
+
+    def unmap(self) -> None:
+        """Unmaps the file, as soon as no thread reads its bytes. The next look-up maps it again."""
+        self._mapped = None
+
+    def _bytes(self) -> tuple[ByteArray, memoryview]:
+        """The bytes of the file, which stay mapped as long as they are referred to."""
+        self.was_used = True
+        return self._mapped or self._map_unmapped()
+
+    def _map_unmapped(self) -> tuple[ByteArray, memoryview]:
+        with self._mapping:
+            mapped = self._mapped
+            if mapped is None:
+                self._require_open()
+                array = self._env.map_read(self.path).array
+                used_bytes = self.entries * self._entry_size
+                if len(array) < used_bytes:  # another process truncated or replaced it
+                    found = len(array)
+                    raise UnreadableError(path=self.path, position=found, end_position=used_bytes, size_bytes=found)
+                mapped = self._map(array)
+        return mapped
 
     def _rounded(self, size_bytes: int) -> int:
         return size_bytes // self._entry_size * self._entry_size
@@ -150,36 +182,45 @@ class IndexFile(ABC):
 
     @property
     def used_bytes(self) -> ByteArray:
-        """The bytes of the entries, as a view that is valid until the index is changed or
-        closed."""
-        return self._mapped.array[: self.entries * self._entry_size]
+        """The bytes of the entries, as a view that is valid until the index is changed."""
+        array, _ = self._bytes()
+        return array[: self.entries * self._entry_size]
 
     # -- searching --------------------------------------------------------------------------------
     def _slot(self, slot: int) -> tuple[int, ...]:
         """The two numbers in a slot, as stored."""
-        return self._struct.unpack_from(self._view, slot * self._entry_size)
+        _, view = self._bytes()
+        return self._struct.unpack_from(view, slot * self._entry_size)
 
-    def _lower_bound(self, number: Callable[[int], int], target: int) -> int:
-        """The last slot whose `number` is at most `target`, or -1."""
-        return self._readable(self._search(number, target, upper=False))
+    def _lower_bound(self, field: int, target: int) -> int:
+        """The last slot whose number at place `field` is at most `target`, or -1."""
+        return self._search(field, target, upper=False)
 
-    def _upper_bound(self, number: Callable[[int], int], target: int) -> int:
-        """The first slot whose `number` is at least `target`, or -1."""
-        return self._readable(self._search(number, target, upper=True))
+    def _upper_bound(self, field: int, target: int) -> int:
+        """The first slot whose number at place `field` is at least `target`, or -1."""
+        return self._search(field, target, upper=True)
 
-    def _readable(self, slot: int) -> int:
-        """Returns `slot`. Raises `UnreadableError` if bytes of the index could not be read."""
-        if any_faults():
-            require_no_faults(self._mapped.array)
-        return slot
-
-    def _search(self, number: Callable[[int], int], target: int, *, upper: bool) -> int:
-        # Visits the same slots in the same order as Kafka, so that an unsorted index leads to the
-        # same result.
-        entries = self.entries
+    def _search(self, field: int, target: int, *, upper: bool) -> int:
+        """Raises `UnreadableError` if bytes of the index could not be read."""
+        entries = self.entries  # read before the bytes, which have at least as many
         if entries == 0:
             self._require_open()
             return -1
+        array, view = self._bytes()
+        slot = self._search_in(view, entries, field, target, upper)
+        if any_faults():
+            require_no_faults(array)
+        return slot
+
+    def _search_in(self, view: memoryview, entries: int, field: int, target: int, upper: bool) -> int:
+        # Visits the same slots in the same order as Kafka, so that an unsorted index leads to the
+        # same result.
+        unpack_from, size = self._struct.unpack_from, self._entry_size
+
+        def number(slot: int) -> int:
+            found: int = unpack_from(view, slot * size)[field]
+            return found
+
         warm = max(0, entries - 1 - WARM_SIZE_BYTES // self._entry_size)
         if number(warm) < target:
             low, high = warm, entries - 1
@@ -283,10 +324,8 @@ class IndexFile(ABC):
         return True
 
     def _map_again(self) -> None:
-        old = self._mapped
-        with self._env.open_read(self.path) as file:
+        with self._mapping, self._env.open_read(self.path) as file:
             self._map_file(file)
-        old.close()
         self._load_last()
 
     def rewrite(self, data: bytes) -> None:
@@ -323,18 +362,20 @@ class IndexFile(ABC):
         """Renames the file; this object continues with the new name."""
         name = os.fspath(path)
         self.release()
-        self._env.rename(self.path, name)
-        self.path = name
+        with self._mapping:
+            self._env.rename(self.path, name)
+            self.path = name
 
     def close(self) -> None:
         """Closes the file without changing it; trim it first if its segment is complete.
 
         Later use raises `UsageError`.
         """
-        self._closed = True
-        self._view = memoryview(b"")
-        self.entries = 0
-        self._mapped.close()
+        with self._mapping:
+            self._closed = True
+            self.entries = 0
+            self._mapped = None
+        KEPT_MAPPINGS.forget(self)
         self.release()
 
     def __enter__(self) -> Self:

@@ -21,6 +21,7 @@ from logdex.kernels.kafka.batch_columns import Int64s
 from logdex.kernels.kafka.sparse_lookup import lookup_times
 from logdex.layout.kafka import TIME_INDEX_ENTRY
 
+_TIMESTAMP, _RELATIVE_OFFSET = 0, 1
 TRIMMED_SIZE_BYTES = TIME_INDEX_ENTRY.size_bytes
 """A file of this size was trimmed, because a preallocated one has room for two entries at least. So
 its bytes are an entry, also if they are zeros: that of a record of time 0 at the base offset. In a
@@ -47,12 +48,6 @@ class TimeIndex(IndexFile):
     def _count_entries(self, file: ReadFile, count_zero_slots: bool) -> int:
         return 1 if self.size_bytes == TRIMMED_SIZE_BYTES else super()._count_entries(file, count_zero_slots)
 
-    def _timestamp(self, slot: int) -> int:
-        return self._slot(slot)[0]
-
-    def _relative(self, slot: int) -> int:
-        return self._slot(slot)[1]
-
     @property
     def is_full(self) -> bool:
         """Whether the segment must be rolled: the last slot is reserved for the entry of the
@@ -67,7 +62,7 @@ class TimeIndex(IndexFile):
 
     def lookup(self, timestamp_ms: int) -> TimestampEntry:
         """The last entry with a timestamp of at most `timestamp_ms`, or (-1, base offset)."""
-        slot = self._lower_bound(self._timestamp, timestamp_ms)
+        slot = self._lower_bound(_TIMESTAMP, timestamp_ms)
         return TimestampEntry(NO_TIMESTAMP, self.base_offset) if slot < 0 else self.entry(slot)
 
     def lookup_many(self, timestamps_ms: npt.NDArray[np.int64]) -> Int64s:
@@ -130,7 +125,7 @@ class TimeIndex(IndexFile):
 
     def truncate_to(self, offset: int) -> None:
         """Removes the entries at `offset` and above."""
-        slot = self._lower_bound(self._relative, offset - self.base_offset)
+        slot = self._lower_bound(_RELATIVE_OFFSET, offset - self.base_offset)
         keep = slot if slot >= 0 and self.entry(slot).offset == offset else slot + 1
         self._truncate_to_entries(keep)
 
@@ -140,7 +135,7 @@ class TimeIndex(IndexFile):
         That is one below the first timestamp or the base offset.
         """
         if self.entries:
-            first, last = self._timestamp(0), self.last_entry
+            first, last = self._slot(0)[_TIMESTAMP], self.last_entry
             if last.timestamp_ms < first or last.offset < self.base_offset:
                 raise CorruptError(
                     "the last entry is below the first one or the base offset",
