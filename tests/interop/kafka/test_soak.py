@@ -4,7 +4,10 @@ scan has all that the broker had acknowledged before the scan began."""
 
 from __future__ import annotations
 
+import base64
 import itertools
+import json
+import re
 import subprocess
 import threading
 import time
@@ -12,10 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import logdex as api
+from logdex.cli.rows.printer import END_OF
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 from tests.interop import soak
 from tests.interop.kafka import peer
@@ -112,6 +117,44 @@ def check_rows(home: Path, needed: int, topic: str, partition: int) -> None:
         check_value(value, topic)
 
 
+def check_lines(printed: str, topic: str) -> list[dict[str, Any]]:
+    """Returns the records that a command printed as JSON before the line about the end. They are of
+    the topic, and their keys and values are what SoakLoad writes; only the compacted topic has
+    tombstones."""
+    *lines, end = map(json.loads, printed.splitlines())
+    assert END_OF in end, f"the last line is {end}"
+    for line in lines:
+        assert line["topic"] == topic, f"not of {topic}: {line}"
+        assert re.fullmatch(rb"key-\d+", base64.b64decode(line["key"])), f"no key of the load: {line}"
+        if line["value"] is None:
+            assert topic == "compacted", f"a tombstone in {topic}: {line}"
+        else:
+            check_value(base64.b64decode(line["value"]), topic)
+    return lines
+
+
+def check_cat(home: Path, topic: str) -> None:
+    """The records of a partition that records are removed from are right and in order."""
+    offsets = [line["offset"] for line in check_lines(soak.logdex("cat", home / f"{topic}-0", "--json"), topic)]
+    assert all(one < two for one, two in itertools.pairwise(offsets)), f"{topic}: offsets do not ascend"
+
+
+def check_query(home: Path, key: str) -> None:
+    """A query returns only records with the key, none of them twice."""
+    lines = check_lines(soak.logdex("query", home, "--topic", "plain", "--key", key, "--json"), "plain")
+    for line in lines:
+        assert base64.b64decode(line["key"]) == key.encode(), f"a query for {key} returns {line}"
+    assert len({(line["partition"], line["offset"]) for line in lines}) == len(lines), f"{key}: a record twice"
+
+
+def check_get(home: Path) -> None:
+    """A read from the first offset on returns the first records, all of the partition."""
+    printed = soak.logdex("get", home, "--topic", "plain", "--partition", 0, "--offset", 0, "--json")
+    places = [(line["partition"], line["offset"]) for line in check_lines(printed, "plain")]
+    assert places, "get returns no record"
+    assert places == [(0, offset) for offset in range(len(places))], f"get returns {places}"
+
+
 def check_value(value: bytes, topic: str) -> None:
     """A value is what SoakLoad writes."""
     name, number, filler = value.decode().split(" ")
@@ -138,14 +181,14 @@ def looks(home: Path, load: Load, scratch: Path) -> dict[str, Callable[[], None]
     def cat() -> None:
         for topic in ("kept", "compacted"):
             if (home / f"{topic}-0").is_dir():
-                soak.logdex("cat", home / f"{topic}-0", "--json")
+                check_cat(home, topic)
 
     def commands() -> None:
         soak.logdex("info", home, "--json")
         if load.needed("acked", "plain", 0) < 0:
             return
-        soak.logdex("query", home, "--topic", "plain", "--key", f"key-{next(turn) % 1000}", "--json")
-        soak.logdex("get", home, "--topic", "plain", "--partition", 0, "--offset", 0, "--json")
+        check_query(home, f"key-{next(turn) % 1000}")
+        check_get(home)
 
     def verify() -> None:
         soak.logdex("verify", home, "--json")
