@@ -1,4 +1,5 @@
-"""Reading a queue of a `MessageStore` page by page as Arrow tables."""
+"""Reading a queue of a `MessageStore` page by page as Arrow tables. Batches are read with
+`get_columns`, because `Consumer.poll` returns a list of messages."""
 
 from __future__ import annotations
 
