@@ -64,12 +64,13 @@ def test_an_unknown_topic(
 
 
 @pytest.mark.parametrize(("what", "part"), [("store", "queue"), ("logs", "partition")])
-@pytest.mark.parametrize("command", ["cat", "get", "stats", "export", "filter"])
+@pytest.mark.parametrize("command", ["cat", "get", "stats", "export", "convert", "filter"])
 def test_an_unknown_queue_or_partition(
     command: str, what: str, part: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    more = MORE.get(command, ())
+    to = ("--to", "kafka" if what == "store" else "rocketmq") if command == "convert" else ()
+    more = (*MORE.get(command, ()), *to)
     ended = run(command, place / what, "--topic", "orders", f"--{part}", 7, *more)
     assert ended.stderr == f"logdex: {place / what}: the topic 'orders' has no {part} 7\n        there are 0, 1\n"
     assert (ended.exit_code, ended.stdout) == (2, "")
