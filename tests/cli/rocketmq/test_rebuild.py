@@ -103,6 +103,8 @@ def test_what_is_cut_off_is_lossy(golden_copy: Any, tmp_path: Path) -> None:
     text = run("rebuild", store, "-o", tmp_path / "out")
     assert text.exit_code == 3
     assert "the log ends at offset 32768" in text.stderr
+    way_on = f"\n        logdex recover {store} --output DIR recovers whole messages behind that end, too\n"
+    assert text.stderr.endswith(way_on)
 
 
 def test_in_place_says_what_it_does_and_keeps_what_was_there(golden_copy: Any) -> None:

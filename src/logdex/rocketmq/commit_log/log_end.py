@@ -45,6 +45,11 @@ class EndKind(enum.Enum):
     CORRUPT = "corrupt"
     MISSING_FILE = "missing file"
 
+    @property
+    def is_clean(self) -> bool:
+        """Whether only unwritten bytes follow, as far as the end itself shows."""
+        return self in (EndKind.END_OF_FILES, EndKind.ZEROS)
+
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
@@ -63,7 +68,7 @@ class LogEnd:
     @property
     def is_clean(self) -> bool:
         """Whether only unwritten bytes follow, as far as the end itself shows."""
-        return self.kind in (EndKind.END_OF_FILES, EndKind.ZEROS)
+        return self.kind.is_clean
 
     @property
     def is_zeros(self) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
-from logdex.cli.output import human_size, note, note_settings
+from logdex.cli.output import hint, human_size, note, note_settings
 from logdex.primitives.shown import counted
+from logdex.rocketmq.commit_log.log_end import EndKind
 from logdex.rocketmq.consume_queue.lives import WHY_EARLIER
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ def print_notes(found: StorePath, report: RebuildReport) -> None:
     note_settings([], report.assumed)
     for line in [*report.notes, *report.losses]:
         note(line)
+    if not EndKind(report.end).is_clean:
+        hint(f"logdex recover {shlex.quote(found.path)} --output DIR recovers whole messages behind that end, too")
 
 
 def rows(report: RebuildReport, output: str) -> list[tuple[str, str]]:
