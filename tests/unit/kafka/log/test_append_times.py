@@ -3,6 +3,7 @@ each way to append, and nothing of them is written."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,11 @@ import pytest
 from logdex.errors import InvalidRecordError, UsageError
 from logdex.kafka.batch.batch_writer import encode_batch
 from logdex.kafka.batch.record import Compression, Record
+from logdex.kafka.batch.record_batch import decode_batch
 from logdex.kafka.log.log import Log
 from logdex.kafka.settings.log_config import DAY_MS, LogConfig
+from logdex.layout.kafka import RECORD_BATCH
+from logdex.primitives.crc32c import crc32c
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
@@ -108,9 +112,16 @@ def test_a_follower_takes_what_its_leader_has(tmp_path: Path) -> None:
 
 
 def test_a_header_that_states_another_time_is_not_believed(tmp_path: Path) -> None:
-    data = encode_batch(records(NOW_MS + 10 * DAY_MS), base_offset=0, max_timestamp_ms=NOW_MS)
-    with open_log(tmp_path) as log, pytest.raises(InvalidRecordError, match="out of range"):
-        log.append_batches(data)
+    late = NOW_MS + 10 * DAY_MS
+    data = bytearray(encode_batch(records(NOW_MS, late), base_offset=0))
+    struct.pack_into(">q", data, RECORD_BATCH.offset_of("max_timestamp_ms"), NOW_MS)
+    at = RECORD_BATCH.offset_of("attributes")
+    struct.pack_into(">I", data, RECORD_BATCH.offset_of("crc"), crc32c(bytes(data[at:])))
+    assert decode_batch(bytes(data))[0].max_timestamp_ms == NOW_MS
+    with open_log(tmp_path) as log:
+        with pytest.raises(InvalidRecordError, match=f"time {late} of a record is out of range"):
+            log.append_batches(bytes(data))
+        assert log.log_end_offset == 0
 
 
 def test_the_bounds_as_the_broker_decides_them() -> None:
