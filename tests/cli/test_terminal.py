@@ -236,5 +236,7 @@ def test_all_data_goes_to_stdout(
         assert timeless(found) == timeless(expected.stdout)
     if COMMANDS[name][0] in WITH_BARS:
         bar = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", told)
-        assert re.search(rf"\r{COMMANDS[name][0]} ━+.* [1-9][\d,]* messages +[\d.]+/[\d.]+ (KiB|bytes)", bar), bar
+        shown = re.findall(rf"\r{COMMANDS[name][0]} ━+.* [1-9][\d,]* messages +([\d.]+)/([\d.]+) (?:KiB|bytes)", bar)
+        assert shown, bar
+        assert all(float(done) <= float(total) for done, total in shown), bar
         assert "━" not in expected.stderr

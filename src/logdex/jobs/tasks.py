@@ -51,14 +51,14 @@ def progress_of(count: Count, messages: int = 0, size_bytes: int = 0) -> Progres
     return progress
 
 
-def halved(count: Count) -> Count:
-    """Returns a `Count` that passes on half of the bytes, for work that reads and then writes
-    them."""
+def shared(count: Count, shares: int) -> Count:
+    """Returns a `Count` that passes on one of `shares` of the bytes, for work that processes them
+    so many times: all shares together count each byte once."""
     progress, said = progress_of(count), [0, 0]
 
     def counted(messages: int, size_bytes: int) -> None:
         said[:] = said[0] + messages, said[1] + size_bytes
-        progress(said[0], said[1] // 2)
+        progress(said[0], said[1] // shares)
 
     return counted
 

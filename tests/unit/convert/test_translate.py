@@ -15,6 +15,7 @@ from logdex.convert.translate import convert
 from logdex.convert.translate.names import MESSAGE_HEADER
 from logdex.errors import UsageError
 from logdex.io.env import Env
+from logdex.jobs.tasks import LocalRunner
 from logdex.kafka import Log, Record
 from logdex.kafka.directory.log_dir import KafkaLogDir
 from logdex.kafka.files.checkpoints import TopicPartition
@@ -121,8 +122,12 @@ def test_topics_without_queues_are_converted_too(tmp_path: Path) -> None:
     root = build(tmp_path / "store", messages)
     shutil.rmtree(root / "consumequeue" / "gone")
     settings = {**SETTINGS, "mapped_file_size_consume_queue": CONFIG.mapped_file_size_consume_queue}
-    report = convert(StoreSource(str(root), settings=settings), str(tmp_path / "logs"), sync=False)
+    source, progress = StoreSource(str(root), settings=settings), [(0, 0)]
+    runner = LocalRunner(lambda messages, size_bytes: progress.append((messages, size_bytes)))
+    report = convert(source, str(tmp_path / "logs"), runner, sync=False)
     assert (report.messages, report.files, report.losses) == (6, 2, [])
+    assert runner.tasks == 3  # one to find the topics, and one for each of them
+    assert progress[-1] == (6, report.bytes // 2 * 2)  # each task reads the log, and counts half of it
 
 
 def test_records_become_messages(tmp_path: Path) -> None:

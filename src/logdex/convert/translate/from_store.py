@@ -18,7 +18,7 @@ from logdex.convert.translate.to_kafka import READS, records_of
 from logdex.convert.translate.undelivered import Undelivered
 from logdex.errors import UsageError
 from logdex.io.env import Env
-from logdex.jobs.tasks import Count, Runner, group_parts
+from logdex.jobs.tasks import Count, Runner, group_parts, shared
 from logdex.kafka.batch.record import Compression
 from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.rocketmq.columns.plain_flags import are_queued
@@ -74,9 +74,17 @@ def find_topics(env: Env, parts: tuple[SourcePart, ...], attempt: str, count: Co
 
 
 def convert_topic(
-    home: str, source: StoreSource, compression: Compression, env: Env, topic: bytes | None, attempt: str, count: Count
+    home: str,
+    source: StoreSource,
+    compression: Compression,
+    tasks: int,
+    env: Env,
+    topic: bytes | None,
+    attempt: str,
+    count: Count,
 ) -> Converted:
-    """A task: writes the partitions of a topic, or of all, into a folder of its own."""
+    """One of some tasks: writes the partitions of a topic, or of all, into a folder of its own."""
+    count = shared(count, tasks)  # each of them reads the log for its topic
     done = Converted(f"{home}/{attempt}")
     wanted = source.wanted if topic is None else replace(source.wanted, topic=topic)
     plan = replace(source, wanted=wanted).plan(READS, {}, SPLIT_BYTES, env)

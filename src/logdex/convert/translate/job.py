@@ -67,8 +67,9 @@ def convert(
 def _to_kafka(
     source: StoreSource, home: str, runner: Runner, compression: Compression, report: ConvertReport, env: Env
 ) -> str:
-    task = partial(from_store.convert_topic, home, source, compression, env)
-    done = runner.run("logdex convert", task, from_store.topics_of(source, runner, env))
+    topics = from_store.topics_of(source, runner, env)
+    task = partial(from_store.convert_topic, home, source, compression, len(topics), env)
+    done = runner.run("logdex convert", task, topics)
     shifts: dict[from_store.Place, int] = {}
     for each in done:
         shifts |= each.shifts

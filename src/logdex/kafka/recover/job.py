@@ -22,7 +22,7 @@ from logdex.jobs.free_space import require_free_for
 from logdex.jobs.look_again import Looks, pause
 from logdex.jobs.publication import Names
 from logdex.jobs.reports import Progress
-from logdex.jobs.tasks import Count, LocalRunner, Runner, halved
+from logdex.jobs.tasks import Count, LocalRunner, Runner, shared
 from logdex.jobs.work_time import work_seconds
 from logdex.kafka.directory.given_names import GivenNames
 from logdex.kafka.directory.log_lock import lock_is_held
@@ -227,7 +227,7 @@ class _Recovery:
             try:
                 with OutputFiles(self._env, sync=self._sync) as output:
                     small = SmallFiles(self._directory, output, self._env)
-                    one = self._write(listed, output, small, halved(count))
+                    one = self._write(listed, output, small, shared(count, 2))
                     one.files = output.close()
                 one.notes[:0] = notes
                 if looks.settles(one.skipped):

@@ -22,7 +22,7 @@ from logdex.jobs.look_again import Looks, pause
 from logdex.jobs.output import command_line, staged_output
 from logdex.jobs.publication import Names
 from logdex.jobs.reports import Progress
-from logdex.jobs.tasks import Count, LocalRunner, Runner, halved
+from logdex.jobs.tasks import Count, LocalRunner, Runner, shared
 from logdex.jobs.work_time import work_seconds
 from logdex.primitives.shown import counted
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
@@ -182,7 +182,7 @@ class _Recovery:
         """Finds the pieces of a file."""
         named = None if self._log.is_one_file else NamedMessages(self._root, self._config, self._env)
         try:
-            LogScan(self._config, self._env, named, halved(count)).scan(file)
+            LogScan(self._config, self._env, named, shared(count, 2)).scan(file)
         finally:
             if named is not None:
                 named.close()
@@ -190,7 +190,7 @@ class _Recovery:
 
     def _write_file(self, file: NewFile, _attempt: str, count: Count) -> None:
         size = self._config.mapped_file_size_commit_log
-        write_file(file, self._directory, size, sync=self._sync, env=self._env, on_read=halved(count))
+        write_file(file, self._directory, size, sync=self._sync, env=self._env, on_read=shared(count, 2))
 
     def _unfit(self, file: CommitLogFile) -> Skipped:
         why = "by its name this is no file of the log"
