@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
+import pkgutil
 import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from tests.cli.helpers import run, run_json
@@ -16,6 +21,8 @@ from tests.cli.helpers import run, run_json
 Finding = dict[str, Any]
 PROBLEMS_FOUND = 1
 ROUNDS_MAX = 4
+NOT_DONE_HERE = ("nothing", "the message is in the log, logdex cat shows it: put it again")
+"""How mends begin that change nothing in the directory."""
 
 
 @dataclass
@@ -47,7 +54,7 @@ class Mending:
         left."""
         for _ in range(ROUNDS_MAX):
             left = self.verify()
-            to_do = {finding["mend"]: finding for finding in left if not finding["mend"].startswith("nothing")}
+            to_do = {finding["mend"]: finding for finding in left if not finding["mend"].startswith(NOT_DONE_HERE)}
             if not to_do:
                 return left
             by_hand = [finding for mend, finding in to_do.items() if not mend.startswith("logdex ")]
@@ -144,6 +151,11 @@ class Mending:
         [source] = shlex.split(found.group(1))
         shutil.copy(source, path)
 
+    def let_read(self, path: Path, _finding: Finding, _found: re.Match[str]) -> None:
+        """Gives the owner the right to read."""
+        for each in (path, *path.rglob("*")):
+            each.chmod(each.stat().st_mode | (0o700 if each.is_dir() else 0o600))
+
     def move(self, _path: Path, finding: Finding, _found: re.Match[str]) -> None:
         """Runs mv."""
         subprocess.run(shlex.split(finding["mend"]), check=True)
@@ -168,4 +180,65 @@ _ACTIONS: list[tuple[str, Action]] = [
     (r"look at what it is, and move it away", Mending.move_away),
     (r"look at what it is, and put an empty file in its place", Mending.empty),
     (r"copy (.+) over it: the broker falls back on that", Mending.copy),
+    (
+        r"check (its owner, its mode and the disk|the disk and the (file's mode|mode of the directory))",
+        Mending.let_read,
+    ),
 ]
+
+
+def unknown_mends(package: ModuleType) -> list[str]:
+    """The mends in the source of a package that nobody here knows how to do."""
+    found = set()
+    for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        found |= set(_MendTexts(importlib.import_module(each.name)).texts())
+    assert len(found) > 8, found
+    known = [*map(re.escape, NOT_DONE_HERE), *(pattern for pattern, _ in _ACTIONS)]
+    return sorted(text for text in found if not any(re.match(pattern, text) for pattern in known))
+
+
+class _MendTexts:
+    """The texts in the source of a module that are given as mends. X stands for what is put into
+    them while the program runs."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module = module
+
+    def texts(self) -> Iterator[str]:
+        """Yields them; those that a variable or a call gives are found where they are written."""
+        for node in ast.walk(ast.parse(inspect.getsource(self._module))):
+            for given in self._given(node):
+                yield from filter(None, self._texts(given))
+
+    def _given(self, node: ast.AST) -> Iterator[ast.expr]:
+        match node:
+            case ast.keyword(arg="mend"):
+                yield node.value
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if "mend" in name.lower():
+                yield value
+            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
+                yield from (value for name, value in zip(names, values, strict=True) if ast.unparse(name) == "mend")
+            case ast.FunctionDef() if "mend" in node.name:
+                yield from (each.value for each in ast.walk(node) if isinstance(each, ast.Return) and each.value)
+            case ast.Call(func=ast.Attribute(attr="find_error"), args=[_, _, mend]):
+                yield mend
+            case ast.Call(func=ast.Name(), args=arguments):  # a function of the module may pass it on
+                yield from (each for each in arguments if isinstance(each, ast.Name) and each.id.startswith("RESTORE"))
+
+    def _texts(self, node: ast.expr) -> Iterator[str]:
+        match node:
+            case ast.Constant(value=str(text)):
+                yield text
+            case ast.JoinedStr(values=[first, *more]):
+                rest = "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in more)
+                yield from (f"{text}{rest}" for text in self._texts(first))
+            case ast.FormattedValue(value=value):
+                yield from self._texts(value)
+            case ast.Name(id=name) if isinstance(getattr(self._module, name, None), str):
+                yield getattr(self._module, name)
+            case ast.IfExp(body=one, orelse=other) | ast.BoolOp(values=[one, other]):
+                yield from self._texts(one)
+                yield from self._texts(other)
+            case ast.Dict(values=values) | ast.Call(func=ast.Attribute(attr="get"), args=values):
+                for value in values:
+                    yield from self._texts(value)

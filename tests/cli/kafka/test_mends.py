@@ -6,15 +6,18 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import logdex.kafka.verify
+from logdex.errors import StorageError
 from logdex.io.env import Env
 from logdex.kafka.columns.record_columns import read_record_batches
 from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
 from logdex.kafka.verify import CHECKS
 from logdex.testing import BadSectorsEnv
-from tests.mending import Finding, Mending
+from tests.mending import Finding, Mending, unknown_mends
 from tests.unit.kafka.verify.log_harm import CONFIG, PARTITION, SECOND, make_log_dir
 from tests.unit.kafka.verify.test_harm import HARMS
 
@@ -130,3 +133,27 @@ def test_every_check_has_a_case() -> None:
     """A check whose mend is carried out by no case here fails this test."""
     checks = {check for check, *_ in HARMS} | {check for check, _ in MORE.values()}
     assert checks | set(ELSEWHERE) | {"unreadable"} == set(CHECKS)  # test_what_the_disk_cannot_read_is_mended
+
+
+def test_every_mend_is_one_that_these_tests_carry_out() -> None:
+    assert unknown_mends(logdex.kafka.verify) == []
+
+
+def test_a_file_that_must_not_be_read_is_mended(sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The superuser may read all files, so the mode is looked at here."""
+    root = Path(shutil.copytree(sound, tmp_path / "the logs"))
+    path = root / f"{SECOND}.log"
+    open_read = Env.open_read
+
+    def opened(env: Env, name: str) -> Any:
+        if name == str(path) and not path.stat().st_mode & 0o400:
+            raise StorageError("cannot be opened", path=name)
+        return open_read(env, name)
+
+    monkeypatch.setattr(Env, "open_read", opened)
+    path.chmod(0o200)
+    mending = Mending(root, sound, tmp_path, FLAGS)
+    found = next(each for each in mending.verify() if each["check"] == "unreadable")
+    mending.carry_out(found)
+    assert mending.mends == ["check the disk and the file's mode"]
+    assert mending.verify() == []

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+import logdex.rocketmq.verify
+from logdex.errors import StorageError
+from logdex.io.env import Env
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.verify import CHECKS
 from tests.examples import cases
 from tests.golden import rocketmq as golden
-from tests.mending import Finding, Mending
+from tests.mending import Finding, Mending, unknown_mends
 from tests.unit.rocketmq.verify.store_harm import Store, config_of
 from tests.unit.rocketmq.verify.test_harm import HARMS, NAME, Expected
 
@@ -197,3 +200,31 @@ def test_every_check_has_a_case(tmp_path: Path) -> None:
             if not path.exists() or path.read_bytes() != data:
                 path.write_bytes(data)
     assert found == set(CHECKS)
+
+
+def test_every_mend_is_one_that_these_tests_carry_out() -> None:
+    assert unknown_mends(logdex.rocketmq.verify) == []
+
+
+def test_a_directory_that_must_not_be_listed_is_mended(
+    sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The superuser may list all directories, so the mode is looked at here."""
+    root = Path(shutil.copytree(sound, tmp_path / "a store"))
+    store = Store(root, NAME)
+    queue = (root / store.queue_entry(store.plain_message()[2])[0]).parent
+    list_dir = Env.list_dir
+
+    def listed(env: Env, path: str) -> list[str]:
+        if path == str(queue) and not queue.stat().st_mode & 0o400:
+            raise StorageError("cannot be listed", path=path)
+        return list_dir(env, path)
+
+    monkeypatch.setattr(Env, "list_dir", listed)
+    queue.chmod(0o300)
+    mending = Mending(root, sound, tmp_path, flags())
+    found = next(each for each in mending.verify() if each["path"] == str(queue))
+    assert found["check"] == "unreadable"
+    mending.carry_out(found)
+    assert mending.mends == ["check its owner, its mode and the disk"]
+    assert mending.verify() == []
