@@ -295,12 +295,15 @@ def discover_queues(store: str, *, env: Env = DEFAULT_ENV) -> Iterator[tuple[byt
 
 
 def queues_of_topic(store: str, folder: str, *, env: Env = DEFAULT_ENV) -> list[tuple[int, str]]:
-    """Returns (queue id, directory) per queue of the topic with this folder, ordered by queue
-    id."""
+    """Returns (queue id, directory) per queue of the topic with this folder, ordered by queue id.
+    There are none if the folder is not there, or a broker has deleted the topic meanwhile."""
     root = f"{store}/{CONSUME_QUEUE_DIR}/{folder}"
     if not env.is_dir(root):
         return []
-    names = sorted((name for name in env.list_dir(root) if is_queue_id(name)), key=int)
+    try:
+        names = sorted((name for name in env.list_dir(root) if is_queue_id(name)), key=int)
+    except VanishedError:
+        return []
     return [(int(name), f"{root}/{name}") for name in names if env.is_dir(f"{root}/{name}")]
 
 

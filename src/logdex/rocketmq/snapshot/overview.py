@@ -219,7 +219,8 @@ class _Look:
     def _read_queues(self, queues: list[ConsumeQueue]) -> tuple[LogExtent, list[QueueOverview]]:
         try:
             extent = find_store_end(self.root, self.log, queues, self.config, self.env)
-            return extent, [self._queue(queue, extent.end.offset) for queue in queues]
+            looks = (self._queue(queue, extent.end.offset) for queue in queues)
+            return extent, [look for look in looks if look is not None]
         finally:
             for queue in queues:
                 queue.close()
@@ -234,16 +235,22 @@ class _Look:
                 )
                 queues.append(queue)
             except StoreError as error:
-                self.problems.append(error.message)
+                self._note(error, directory)
         return queues
 
-    def _queue(self, queue: ConsumeQueue, log_end_offset: int) -> QueueOverview:
+    def _note(self, error: StoreError, directory: str) -> None:
+        """Notes a problem of a queue, unless a broker has deleted its topic meanwhile."""
+        if self.env.exists(directory):
+            self.problems.append(error.message)
+
+    def _queue(self, queue: ConsumeQueue, log_end_offset: int) -> QueueOverview | None:
+        """Returns what there is in a queue, None if a broker has deleted its topic meanwhile."""
         look = QueueOverview(queue.topic, queue.queue_id, 0, 0, 0)
         try:
             queue.steadily(lambda: self._look_at(queue, look, log_end_offset))
         except StoreError as error:
-            self.problems.append(error.message)
-        return look
+            self._note(error, queue.directory)
+        return look if self.env.exists(queue.directory) else None
 
     def _look_at(self, queue: ConsumeQueue, look: QueueOverview, log_end_offset: int) -> None:
         look.files, look.size_bytes = len(queue.files), sum(file.size_bytes for file in queue.files)

@@ -3,6 +3,7 @@ wrong."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -99,6 +100,29 @@ def test_files_expire_before_any_operation(act: Callable[[Path, Env], None], tmp
         with open_store(tmp_path / str(number), **sizes) as store:
             fill(store)
             act(tmp_path / str(number), At(number, lambda store=store: store.delete_expired(0, now_ms=LATER_MS)))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("act", [check, look])
+def test_a_topic_is_deleted_before_any_operation(act: Callable[[Path, Env], None], tmp_path: Path) -> None:
+    """The engine rewrites topics.json first, and then removes the topic's queues."""
+    with open_store(tmp_path / "store") as store:
+        store.put_message(Message("gone", b"body"))
+        fill(store)
+    everything = At(0, lambda: None)
+    act(tmp_path / "store", everything)
+    for number in some(range(1, -everything.left + 1), 12, first=7):
+        root = tmp_path / str(number)
+        shutil.copytree(tmp_path / "store", root)
+
+        def delete(root: Path = root) -> None:
+            topics = root / "config" / "topics.json"
+            listed = json.loads(topics.read_text())
+            del listed["topicConfigTable"]["gone"]
+            topics.write_text(json.dumps(listed))
+            shutil.rmtree(root / "consumequeue" / "gone")
+
+        with open_store(root):  # the lock file tells that an engine is running
+            act(root, At(number, delete))
 
 
 def test_index_files_go_away_before_their_messages(tmp_path: Path) -> None:
