@@ -112,7 +112,7 @@ def test_a_log_that_is_no_file(root: Path, make: str) -> None:
     assert "1 file of unknown size" in found["recover"].stdout
 
 
-@pytest.mark.parametrize("name", [*SMALL, META_PROPERTIES])
+@pytest.mark.parametrize("name", cases([*SMALL, META_PROPERTIES], 3))
 def test_a_small_file_larger_than_any(root: Path, name: str) -> None:
     (root / name).touch()
     is_copied = name.startswith("events-0/")  # with the partition, holes and all
@@ -125,7 +125,7 @@ def test_a_small_file_larger_than_any(root: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("make", MAKE)
-@pytest.mark.parametrize("name", ["other-0", "orders", META_PROPERTIES])
+@pytest.mark.parametrize("name", cases(["other-0", "orders", META_PROPERTIES], 3))
 def test_what_is_no_partition(root: Path, name: str, make: str) -> None:
     (root / name).unlink(missing_ok=True)
     MAKE[make](root / name)
@@ -260,7 +260,7 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("text", cases(TEXTS, 3))
 def test_small_files_that_say_what_cannot_be(root: Path, text: str) -> None:
     for name in CHECKPOINTS:
         (root / name).write_bytes(TEXTS[text])

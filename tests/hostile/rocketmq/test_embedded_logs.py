@@ -140,7 +140,7 @@ def test_a_lost_head(embedding: Embedding, size: int, filled_with: str, tmp_path
         log.path_of(start)[0].write_bytes(old)
 
 
-@pytest.mark.parametrize("embedding", EMBEDDINGS)
+@pytest.mark.parametrize("embedding", cases(EMBEDDINGS, 2))
 def test_torn_in_the_last_message(embedding: Embedding, tmp_path: Path) -> None:
     """The file ends inside the message, or turns to zeros there."""
     log = build_log(tmp_path / "store", embedding)
@@ -174,7 +174,7 @@ def test_several_harms_at_once(seed: int, tmp_path: Path) -> None:
                 path.write_bytes(data)
 
 
-@pytest.mark.parametrize("embedding", EMBEDDINGS)
+@pytest.mark.parametrize("embedding", cases(EMBEDDINGS, 2))
 def test_parts_that_begin_inside_such_bodies(embedding: Embedding, tmp_path: Path) -> None:
     """A part begins with a message of the log, wherever it is cut off."""
     log = build_log(tmp_path / "store", embedding)
@@ -205,7 +205,7 @@ def test_rebuilds_in_parts_are_as_in_one(embedding: Embedding, part_size: int, t
         log.change(offset, bytes([old]))
 
 
-@pytest.mark.parametrize("embedding", EMBEDDINGS)
+@pytest.mark.parametrize("embedding", cases(EMBEDDINGS, 2))
 def test_queries_and_reports_know_nothing_of_them(embedding: Embedding, tmp_path: Path) -> None:
     log = build_log(tmp_path / "store", embedding)
     for path in (log.root / "index").iterdir():

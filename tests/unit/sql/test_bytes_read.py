@@ -10,6 +10,7 @@ import pytest
 
 from logdex.io.env import Env
 from tests import remote
+from tests.examples import cases
 from tests.unit.frames.logs import COUNT, QUEUES_COUNT, QUEUES_GEOMETRY, make_partition_with_keys, make_store_of_queues
 from tests.unit.rocketmq.small_stores import START_MS
 
@@ -61,16 +62,19 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Log]]:
 
 @pytest.mark.parametrize(
     ("table", "where"),
-    [
-        ("messages", "topic = 'Large' AND unique_key = 'u-77'"),
-        ("messages", "topic = 'Rare'"),
-        ("messages", "topic = 'Large' AND queue_id = 3"),
-        ("messages", "physical_offset < 30000"),
-        ("messages", "queue_offset >= 18"),
-        ("messages", f"store_timestamp_ms >= {START_MS + QUEUES_COUNT - 10}"),
-        ("messages", "store_timestamp < '2023-11-14T22:13:20.010Z'"),
-        ("message_keys", "topic = 'Large' AND key = 'u-77'"),
-    ],
+    cases(
+        [
+            ("messages", "topic = 'Large' AND unique_key = 'u-77'"),
+            ("messages", "topic = 'Rare'"),
+            ("messages", "topic = 'Large' AND queue_id = 3"),
+            ("messages", "physical_offset < 30000"),
+            ("messages", "queue_offset >= 18"),
+            ("messages", f"store_timestamp_ms >= {START_MS + QUEUES_COUNT - 10}"),
+            ("messages", "store_timestamp < '2023-11-14T22:13:20.010Z'"),
+            ("message_keys", "topic = 'Large' AND key = 'u-77'"),
+        ],
+        2,
+    ),
 )
 def test_a_store(logs: dict[str, Log], table: str, where: str) -> None:
     logs["store"].require_less("physical_offset, body", table, where)
