@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -75,19 +76,26 @@ def test_put_refuses_flags_of_another_partition(tmp_path: Path) -> None:
     assert run("put", path, "--topic", "w", "--partition", 0, "--value", "y").stdout == "w/0  offset 1\n"
 
 
+@contextmanager
+def written_to(log: Log, other: Log) -> Iterator[None]:
+    """Appends 25 records to two logs in turn, in a thread."""
+
+    def write() -> None:
+        for number in range(5, 30):
+            time.sleep(0.005)
+            (log if number % 2 else other).append(Record(value=b"%d" % number))
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    yield
+    thread.join()
+
+
 def test_cat_waits_for_more(tmp_path: Path) -> None:
     with Log.open(tmp_path / "a-0") as log, Log.open(tmp_path / "b-0") as other:
         log.append([Record(value=b"%d" % number) for number in range(5)])
-
-        def write() -> None:
-            for number in range(5, 30):
-                time.sleep(0.005)
-                (log if number % 2 else other).append(Record(value=b"%d" % number))
-
-        thread = threading.Thread(target=write)
-        thread.start()
-        lines = run_json("cat", tmp_path, "--follow", "--limit", 30)
-        thread.join()
+        with written_to(log, other):
+            lines = run_json("cat", tmp_path, "--follow", "--limit", 30)
         assert len(lines) == 30
         assert [line["offset"] for line in lines if line["topic"] == "b"] == list(range(12))
 
@@ -139,16 +147,8 @@ def test_a_group_goes_on_where_it_ended(tmp_path: Path) -> None:
 def test_consume_waits_for_more(tmp_path: Path) -> None:
     with Log.open(tmp_path / "a-0") as log, Log.open(tmp_path / "a-1") as other:
         log.append([Record(value=b"%d" % number) for number in range(5)])
-
-        def write() -> None:
-            for number in range(5, 30):
-                time.sleep(0.005)
-                (log if number % 2 else other).append(Record(value=b"%d" % number))
-
-        thread = threading.Thread(target=write)
-        thread.start()
-        lines = run_json("consume", tmp_path, "--follow", "--limit", 30, "--topic", "a", "--group", "G")
-        thread.join()
+        with written_to(log, other):
+            lines = run_json("consume", tmp_path, "--follow", "--limit", 30, "--topic", "a", "--group", "G")
         assert sorted((line["partition"], line["offset"]) for line in lines) == [
             *((0, offset) for offset in range(18)),
             *((1, offset) for offset in range(12)),

@@ -3,6 +3,8 @@ reads."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from logdex.rocketmq.read.message_scan import LogScan
 from logdex.rocketmq.rebuild import rebuild
 from logdex.rocketmq.tables.store_tables import StoreTables
 from logdex.testing.store_builder import make_message, write_commit_log
+from tests import remote
 from tests.unit.rocketmq.read.test_plan import LARGE, large_messages
 from tests.unit.rocketmq.small_stores import CONFIG, START_MS
 
@@ -91,3 +94,18 @@ def make_partition_with_keys(path: Path) -> Path:
         for log in make_partition(path).glob("*.log"):
             log.with_suffix(".keyindex").write_bytes(build_key_index(str(log)).tobytes())
     return path
+
+
+@contextmanager
+def remote_logs(root: Path, name: str) -> Iterator[tuple[str, str]]:
+    """The URLs of a store and of a log directory on a remote file system, where bytes are counted
+    as they are used: a file of a local disk is mapped, and nothing counts its bytes."""
+    store = make_store_of_queues(root / "store")
+    make_partition_with_keys(root / "logs" / "orders-0")
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        remote.in_memory(store, f"{name}-store") as store_url,
+        remote.in_memory(root / "logs", f"{name}-logs") as logs_url,
+    ):
+        remote.small_parts(patched)
+        yield store_url, logs_url

@@ -13,8 +13,7 @@ import pytest
 
 import logdex
 from logdex.io.env import Env
-from tests import remote
-from tests.unit.frames.logs import COUNT, QUEUES_COUNT, QUEUES_GEOMETRY, make_partition_with_keys, make_store_of_queues
+from tests.unit.frames.logs import COUNT, QUEUES_COUNT, QUEUES_GEOMETRY, remote_logs
 from tests.unit.rocketmq.small_stores import START_MS
 
 
@@ -28,15 +27,7 @@ class Log:
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Log]]:
-    root = tmp_path_factory.mktemp("counted")
-    store = make_store_of_queues(root / "store")
-    make_partition_with_keys(root / "logs" / "orders-0")
-    with (
-        pytest.MonkeyPatch.context() as patched,
-        remote.in_memory(store, "frames-store") as store_url,
-        remote.in_memory(root / "logs", "frames-logs") as logs_url,
-    ):
-        remote.small_parts(patched)
+    with remote_logs(tmp_path_factory.mktemp("counted"), "frames") as (store_url, logs_url):
         yield {"store": Log(store_url, QUEUES_GEOMETRY), "logs": Log(logs_url, {})}
 
 

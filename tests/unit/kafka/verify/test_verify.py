@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import struct
-import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,6 +23,7 @@ from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.snapshot.overview import overview
 from logdex.kafka.verify import verify
 from tests.directories import tree_hash
+from tests.memory import peak_bytes
 from tests.unit.kafka.verify.harms import INDEX, LOG, SECOND_BATCH, TIME, put
 from tests.unit.kafka.verify.log_harm import CONFIG, PARTITION, THIRD, flip, position_of, run
 
@@ -193,16 +193,14 @@ def test_batches_of_an_earlier_epoch_are_no_finding_that_a_rebuild_leaves(root: 
 
 
 def peak_of_verify(root: Path, batches: int) -> int:
+    def check() -> None:
+        assert verify(root).messages == batches * 16
+
     with Log.open(root / "t-0", segment_bytes=4 << 20) as log:
         for _ in range(batches):
             log.append([Record(value=b"v" * 4000)] * 16)
-    verify(root)  # what is loaded at the first look stays
-    tracemalloc.start()
-    try:
-        assert verify(root).messages == batches * 16
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    check()  # what is loaded at the first look stays
+    return peak_bytes(check)
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ stays small."""
 from __future__ import annotations
 
 import random
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from logdex.rocketmq.verify import VerifyReport, verify
 from tests.directories import contents, tree_hash
 from tests.examples import every, examples
 from tests.golden import rocketmq as golden
+from tests.memory import peak_bytes
 from tests.unit.rocketmq.verify.store_harm import Store
 
 NAMES = ("tiny-5.5.0", "tiny-4.7.0", "tiny-torn", "tiny-expired")
@@ -123,16 +123,10 @@ def test_memory_does_not_follow_the_number_of_findings(tmp_path: Path) -> None:
     store = unpacked("tiny-5.5.0", tmp_path)
     for path in (store.root / "index").iterdir():
         path.write_bytes(b"\x7f" * path.stat().st_size)
-    run(store)  # compiles
-    tracemalloc.start()
-    try:
-        report = run(store)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    report = run(store)
     assert len(report.findings) == 50
     assert report.truncated > 50
-    assert peak < 32 << 20
+    assert peak_bytes(lambda: run(store)) < 32 << 20
 
 
 def peak_of_verify(root: Path, messages: int) -> int:
@@ -141,13 +135,12 @@ def peak_of_verify(root: Path, messages: int) -> int:
         for number in range(messages):
             store.put_message(Message("t", b"v" * 4000, keys=f"k{number}", queue_id=0))
         store.dispatch()
-    verify(root, StoreConfig(**sizes))  # what is loaded at the first look stays
-    tracemalloc.start()
-    try:
+
+    def check() -> None:
         assert verify(root, StoreConfig(**sizes)).messages == messages
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+
+    check()  # what is loaded at the first look stays
+    return peak_bytes(check)
 
 
 @pytest.mark.slow
