@@ -273,7 +273,12 @@ class IndexFilesWriter:
     ) -> None:
         if kind is None:
             self.finish()
-        elif self._target is not None:
+        else:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Closes the current file without completing it."""
+        if self._target is not None:
             self._target.abandon()
 
 

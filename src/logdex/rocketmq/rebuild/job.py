@@ -90,14 +90,16 @@ def rebuild_on(
         outputs.assemble(staging.directory, named.zone, env)
         for name in (STAGE_DIR, TASKS_DIR):  # so that their folders are not synced
             remove_tree_in_use(f"{staging.directory}/{name}", env)
+        report.bytes = whole.end.offset - log.readable_from()
+        if whole.trimmed:
+            report.note_trimmed(whole.trimmed)
+            log.refresh()  # it begins later now
         names = complete_output(root, staging.directory, log, config, report, sync=sync, env=env)
         report.kept = staging.publish(names, settings=settings_by_folder(config))
     outputs.note(whole, config, report)
     report.note_unusable(log.unusable.values())
-    report.note_trimmed(whole.trimmed)
     report.time_zone = named.text
     report.tasks = runner.tasks
-    report.bytes = whole.end.offset - log.readable_from()
     report.seconds = work_seconds() - started
     return report
 

@@ -70,13 +70,16 @@ def rebuild(
         end = derive_files(
             *(scanner, log, staging.directory, config, known, named.zone, report), sync=sync, progress=progress, env=env
         )
+        report.bytes = end.offset - log.readable_from()
+        if scanner.trimmed:
+            report.note_trimmed(scanner.trimmed)
+            log.refresh()  # it begins later now
         names = complete_output(root, staging.directory, log, config, report, sync=sync, env=env)
         report.kept = staging.publish(names, settings=settings_by_folder(config))
     report.note_end(end)
     report.note_unusable(log.unusable.values())
-    report.note_trimmed(scanner.trimmed)
     report.time_zone = named.text
-    report.messages, report.bytes = scanner.messages, end.offset - log.readable_from()
+    report.messages = scanner.messages
     report.seconds = work_seconds() - started
     return report
 

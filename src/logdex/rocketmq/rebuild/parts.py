@@ -161,20 +161,28 @@ def _stage_window(
 
 @dataclass(slots=True)
 class WholeLog:
-    """The parts of the valid log, in order and without gaps, and the log's end."""
+    """The parts of the valid log, in order and without gaps, and the log's end. `trimmed` has the
+    paths of the files that a broker removed before the scan; if there is a message behind them, the
+    log begins there."""
 
     scans: list[PartScan]
     end: LogEnd
+    trimmed: list[str]
 
     @property
     def messages(self) -> int:
         """The number of messages in the valid log."""
         return sum(scan.messages for scan in self.scans)
 
-    @property
-    def trimmed(self) -> list[str]:
-        """The paths of the files that a broker removed before the scan."""
-        return list(dict.fromkeys(scan.part.file.path for scan in self.scans if scan.was_trimmed))
+    @staticmethod
+    def of(scans: list[PartScan], end: LogEnd) -> WholeLog:
+        """Returns the log of all parts up to `end`, with those before a removed file left out,
+        because the broker has removed their files as well."""
+        trimmed = [place for place, scan in enumerate(scans) if scan.was_trimmed]
+        paths = list(dict.fromkeys(scans[place].part.file.path for place in trimmed))
+        last = max((place for place, scan in enumerate(scans) if scan.messages and not scan.was_trimmed), default=-1)
+        begin = max((place + 1 for place in trimmed if place < last), default=0)
+        return WholeLog(scans[begin:], end, paths)
 
 
 def join_parts(log: CommitLog, scans: Sequence[PartScan]) -> WholeLog | list[ScanPart]:
@@ -199,7 +207,7 @@ def join_parts(log: CommitLog, scans: Sequence[PartScan]) -> WholeLog | list[Sca
         end = next_file_or_end(log, file, kept[-1].behind, kept[-1].end)
         if isinstance(end, LogEnd):
             # What follows the end is not part of the log, whatever it looks like.
-            return again or WholeLog(joined, end)
+            return again or WholeLog.of(joined, end)
     return again
 
 

@@ -37,18 +37,30 @@ class StoreWriter:
         self._env = env
         self._sync = sync
         self._deriver = ConsumeQueueDeriver()
-        self._last_name: str | None = None
         self._zone = zone
+        self._trimmed = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._last_name: str | None = None
         self.queues = ConsumeQueueSet(
-            f"{directory}/{CONSUME_QUEUE_DIR}",
-            config.consume_queue_file_size_bytes,
-            env,
-            sync=sync,
-            first_log_file_end=config.mapped_file_size_commit_log,
+            f"{self._directory}/{CONSUME_QUEUE_DIR}",
+            self._config.consume_queue_file_size_bytes,
+            self._env,
+            sync=self._sync,
+            first_log_file_end=self._config.mapped_file_size_commit_log,
         )
-        self.index = IndexFilesWriter(config, self._next_index_file)
-        env.make_dirs(f"{directory}/{CONSUME_QUEUE_DIR}")
-        env.make_dirs(f"{directory}/{INDEX_DIR}")
+        self.index = IndexFilesWriter(self._config, self._next_index_file)
+        for name in (CONSUME_QUEUE_DIR, INDEX_DIR):
+            self._env.make_dirs(f"{self._directory}/{name}")
+
+    def _begin_anew(self) -> None:
+        """Removes what was written: the log begins later now."""
+        self._abandon()
+        for name in (CONSUME_QUEUE_DIR, INDEX_DIR):
+            self._env.remove_tree(f"{self._directory}/{name}")
+        self._deleted.clear()
+        self._begin()
 
     def _next_index_file(self, first_store_timestamp_ms: int) -> IndexTarget:
         self._last_name = index_file_name(first_store_timestamp_ms, self._last_name, self._zone)
@@ -56,7 +68,12 @@ class StoreWriter:
         return IndexTarget(path, self._config, env=self._env, sync=self._sync)
 
     def put(self, window: Window, scanner: Scanner) -> None:
-        """Derives the entries of one window and writes them."""
+        """Derives the entries of one window and writes them. If the broker has removed files before
+        it since the last window, everything before them is removed as well, and the files begin
+        with this window."""
+        if len(scanner.trimmed) > self._trimmed:
+            self._trimmed = len(scanner.trimmed)
+            self._begin_anew()
         names = scanner.table.queues
         for number, offsets, entries in self._deriver.derive(window, scanner.table):
             name = names[number]
@@ -89,8 +106,11 @@ class StoreWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            self.queues.output.abandon()
-            self.index.__exit__(kind, error, trace)
+            self._abandon()
+
+    def _abandon(self) -> None:
+        self.queues.output.abandon()
+        self.index.abandon()
 
 
 def index_window(window: Window) -> IndexWindow:
