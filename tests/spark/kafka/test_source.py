@@ -112,12 +112,6 @@ def test_spark_still_reads_by_the_last_filter_that_it_pushed(
     assert both != [orders + others] * 2
 
 
-def test_without_pushdown(spark: SparkSession, golden_log: Callable[[str], Path]) -> None:
-    """PySpark lets the read through, and does not call `pushFilters`."""
-    frame = spark.read.schema("topic string, offset bigint").format("kafka_log").load(str(golden_log("tiny-broker")))
-    assert frame.where("topic = 'orders' and offset = 3").count() >= 1
-
-
 @pytest.mark.slow
 def test_damage_and_options(spark: SparkSession, golden_log: Callable[[str], Path]) -> None:
     path = str(golden_log("tiny-crash"))

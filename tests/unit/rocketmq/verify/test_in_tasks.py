@@ -17,7 +17,7 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.verify import verify
 from logdex.rocketmq.verify.proven.prove import prove
 from logdex.testing.store_builder import make_message, write_commit_log
-from tests.examples import cases
+from tests.examples import cases, some
 from tests.golden import rocketmq as golden
 from tests.unit.kafka.verify.test_in_tasks import Elsewhere, facts
 from tests.unit.rocketmq.verify.store_harm import Store, config_of
@@ -25,7 +25,7 @@ from tests.unit.rocketmq.verify.test_harm import HARMS, NAME
 
 CUT_BYTES = 2000
 """Some messages, so that even small stores have many parts."""
-JOBS = (2, 5)
+JOBS = some((5, 2), 2)
 SIZES = StoreConfig(
     mapped_file_size_commit_log=1 << 17,
     mapped_file_size_consume_queue=20 * 300,
