@@ -28,7 +28,7 @@ from tests.crash.rocketmq.store_runs import (
 )
 
 SEEDS, SEEDS_SLOW, PARTS = 200, 2016, 4
-STEPS_MAX, STEPS_MAX_SLOW = 20, 60
+STEPS_MAX, STEPS_MAX_SLOW = 12, 60
 ERRNOS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS)
 
 
