@@ -78,7 +78,7 @@ def store_offsets(root: Path) -> Iterator[tuple[str, str, int, int]]:
             yield to_text(topic), group.decode(), queue_id, offset
 
 
-@pytest.mark.parametrize(("name", "recovered"), cases(AS_THE_ENGINE_LEFT_IT, 3))
+@pytest.mark.parametrize(("name", "recovered"), cases(AS_THE_ENGINE_LEFT_IT, 8))
 def test_stores(golden_store: Callable[..., Path], tmp_path: Path, name: str, recovered: bool) -> None:
     root, settings = golden_store(name, recovered=recovered), geometry_of(name)
     there, back = tmp_path / "there", tmp_path / "back"

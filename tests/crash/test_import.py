@@ -19,6 +19,7 @@ from logdex.io.name_changes import STAGING_PREFIX
 from logdex.jobs.journal import LOCK_NAME
 from logdex.testing import Fault, FaultEnv, Killed
 from tests.crash.trees import EVERY, Fresh, chosen
+from tests.examples import cases
 
 Rows = list[dict[str, Any]]
 BY_CHANCE = frozenset(("store_timestamp_ms", "unique_key", "properties", "body_crc", "msg_id"))
@@ -75,7 +76,7 @@ def run_again(tables: Path, output: Path, format_name: str) -> None:
 
 
 @EVERY
-@pytest.mark.parametrize("format_name", ["kafka", "rocketmq"])
+@pytest.mark.parametrize("format_name", cases(["kafka", "rocketmq"], 2, first=1))
 def test_killed_at_operations(tables: Path, fresh: Fresh, format_name: str, every: int) -> None:
     folder = fresh()
     counting = FaultEnv(str(folder))

@@ -18,6 +18,7 @@ from logdex.kafka.verify import verify
 from logdex.testing import CHANGES, Fault, FaultEnv, Killed
 from tests.crash.kafka.compaction_runs import check_left, go_on, run_until_cut
 from tests.crash.kafka.runs import NAME, NOW_MS, clock
+from tests.examples import cases
 
 SEEDS = 12
 SEEDS_SLOW = 2020
@@ -163,7 +164,7 @@ def test_power_cuts_at_operations(
 
 
 @pytest.mark.parametrize("step", [47, pytest.param(1, marks=(pytest.mark.slow, pytest.mark.timeout(3000)))])
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("code", cases([errno.ENOSPC, errno.EIO], 2))
 def test_refusals_at_operations(
     store: Path, ends: tuple[Content, Content, list[int]], tmp_path: Path, code: int, step: int
 ) -> None:

@@ -25,6 +25,7 @@ from tests.crash.publications import (
     killed_while_publishing,
 )
 from tests.crash.trees import Fresh, tree
+from tests.examples import cases
 
 pytestmark = pytest.mark.timeout(1800)  # one kill per operation, with a run of its own each
 
@@ -63,7 +64,7 @@ def test_rebuild_in_place(publications: Publications, fresh: Fresh, below: str, 
 
 
 @EVERY_KILL
-@pytest.mark.parametrize("had_old", [False, True], ids=["new output", "old output"])
+@pytest.mark.parametrize("had_old", cases([False, True], 2, first=1), ids=["new output", "old output"])
 def test_rebuild_elsewhere(publications: Publications, fresh: Fresh, had_old: bool, every: int) -> None:
     check_killed(publications.rebuild_elsewhere(had_old=had_old), fresh, every)
 

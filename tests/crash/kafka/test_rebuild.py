@@ -31,6 +31,7 @@ from tests.crash.trees import (
     run_again,
     tree,
 )
+from tests.examples import cases
 
 INTERVAL = 200
 PARTITIONS = ("events-0", "orders-1")
@@ -82,7 +83,7 @@ def test_the_logs_tell_something(outputs: Outputs) -> None:
 
 
 @EVERY
-@pytest.mark.parametrize("had_old", [False, True], ids=["new output", "old output"])
+@pytest.mark.parametrize("had_old", cases([False, True], 2), ids=["new output", "old output"])
 def test_killed_at_operations(outputs: Outputs, fresh: Fresh, had_old: bool, every: int) -> None:
     logs = fingerprint(outputs.source)
     log = operations(run, outputs, fresh(), had_old=had_old)

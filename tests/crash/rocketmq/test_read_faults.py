@@ -18,7 +18,7 @@ from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.testing import CHANGES, Fault, FaultEnv
 from tests.crash.rocketmq.stores import CONFIG, write_log
 from tests.crash.trees import fingerprint
-from tests.examples import some
+from tests.examples import cases, some
 
 Answer = tuple[Any, bool]
 """What was found, and whether it claims to be all."""
@@ -78,7 +78,7 @@ def read(root: Path, action: Callable[[StoreSnapshot], Answer], env: FaultEnv) -
 
 @pytest.mark.parametrize(
     ("code", "lasting"),
-    [(errno.EIO, False), (errno.EIO, True), (errno.EACCES, False), (errno.EMFILE, True)],
+    cases([(errno.EIO, False), (errno.EIO, True), (errno.EACCES, False), (errno.EMFILE, True)], 2),
     ids=["EIO", "EIO-lasting", "EACCES", "EMFILE-lasting"],
 )
 @pytest.mark.parametrize("action", READS, ids=lambda action: action.__name__)

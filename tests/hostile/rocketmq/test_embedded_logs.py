@@ -155,7 +155,7 @@ def test_torn_in_the_last_message(embedding: Embedding, tmp_path: Path) -> None:
             assert read_in_order(log) == log.offsets[:-1]
 
 
-@pytest.mark.parametrize("seed", cases(range(6), 3))
+@pytest.mark.parametrize("seed", cases(range(6), 6))
 def test_several_harms_at_once(seed: int, tmp_path: Path) -> None:
     """Nothing that is no message of the log is read, however many messages are damaged."""
     rng = random.Random(seed)

@@ -16,7 +16,7 @@ from logdex.io.env import Env
 from logdex.jobs.tasks import LocalRunner
 from logdex.rocketmq.verify import verify
 from logdex.testing import BadSectorsEnv
-from tests.examples import some
+from tests.examples import cases, some
 from tests.hostile.rocketmq.cut_readers import CONFIG, MESSAGES, make
 from tests.unit.kafka.verify.test_in_tasks import facts
 
@@ -60,7 +60,7 @@ class Shrinking(Env):
             yield
 
 
-@pytest.mark.parametrize("name", ["commitlog", "consumequeue/TopicA/0", "index"])
+@pytest.mark.parametrize("name", cases(["commitlog", "consumequeue/TopicA/0", "index"], 3, first=1))
 def test_a_file_that_becomes_shorter_meanwhile(name: str, root: Path, tmp_path: Path) -> None:
     untouched = Shrinking(root, 0)
     assert report(root, untouched, 3)["findings"] == 0

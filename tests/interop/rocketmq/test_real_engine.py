@@ -52,7 +52,7 @@ def _question(query: dict[str, Any]) -> list[str]:
     return [str(query[field]) for field in ("topic", "key", "max", "begin", "end")] + tag
 
 
-@pytest.mark.parametrize("name", cases(CASES, 2))
+@pytest.mark.parametrize("name", cases(CASES, 4))
 def test_the_engine_answers_the_same_from_our_files(
     name: str, golden_copy: Callable[[str], Path], peers_dir: Path, tmp_path: Path
 ) -> None:

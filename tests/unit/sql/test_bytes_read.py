@@ -64,7 +64,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Log]]:
             ("messages", "store_timestamp < '2023-11-14T22:13:20.010Z'"),
             ("message_keys", "topic = 'Large' AND key = 'u-77'"),
         ],
-        2,
+        4,
     ),
 )
 def test_a_store(logs: dict[str, Log], table: str, where: str) -> None:

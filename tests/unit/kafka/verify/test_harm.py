@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from logdex.kafka.verify import CHECKS
+from tests.examples import cases
 from tests.unit.kafka.batch.batch_bytes import batch, legacy, record
 from tests.unit.kafka.verify.harms import (
     END,
@@ -275,7 +276,8 @@ def test_every_check_is_harmed() -> None:
 
 @pytest.mark.parametrize(
     ("check", "harm", "name", "position"),
-    [pytest.param(check, harm, name, position, id=f"{check}: {what}") for check, what, harm, name, position in HARMS],
+    cases([(check, harm, name, position) for check, _, harm, name, position in HARMS], 3),
+    ids=[f"{check}: {what}" for check, what, *_ in HARMS],
 )
 def test_a_harm_is_found_where_it_is(check: str, harm: Harm, name: str, position: int, root: Path) -> None:
     harm(root)

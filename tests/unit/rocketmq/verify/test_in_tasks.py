@@ -49,13 +49,13 @@ def store(tmp_path: Path) -> Store:
     return Store(golden.unpack(NAME, tmp_path), NAME)
 
 
-@pytest.mark.parametrize("name", cases(HARMS, 8))
+@pytest.mark.parametrize("name", cases(HARMS, 16))
 def test_one_harm(store: Store, name: str) -> None:
     HARMS[name](store)
     assert check(store.root, store.config)["findings"] == 1
 
 
-@pytest.mark.parametrize("seed", cases(range(16), 8))
+@pytest.mark.parametrize("seed", cases(range(16), 16))
 def test_many_harms(seed: int, store: Store) -> None:
     chance = Random(seed)
     for name in chance.sample(sorted(HARMS), 6):
@@ -69,12 +69,12 @@ def test_many_harms(seed: int, store: Store) -> None:
     check(store.root, store.config, checks=["consume-queue-entry", "index-link"])
 
 
-@pytest.mark.parametrize("name", cases(golden.NAMES, 4))
+@pytest.mark.parametrize("name", cases(golden.NAMES, 8))
 def test_golden_stores(name: str, golden_store: Any) -> None:
     check(golden_store(name), config_of(name))
 
 
-@pytest.mark.parametrize("seed", cases(range(64), 16))
+@pytest.mark.parametrize("seed", cases(range(64), 32))
 def test_changed_bytes(seed: int, store: Store) -> None:
     chance = Random(seed)
     files = sorted(path for path in store.root.rglob("[02]*") if path.is_file() and path.stat().st_size)

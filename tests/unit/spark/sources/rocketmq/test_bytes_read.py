@@ -12,6 +12,7 @@ from logdex.frames.conditions import Condition
 from logdex.io.env import Env
 from logdex.spark.sources.rocketmq.table import StoreTable
 from tests import remote
+from tests.examples import cases
 from tests.unit.frames.logs import QUEUES_COUNT as COUNT
 from tests.unit.frames.logs import make_store_of_queues
 from tests.unit.rocketmq.small_stores import START_MS
@@ -47,21 +48,24 @@ def at(milliseconds: int) -> int:
 
 @pytest.mark.parametrize(
     "conditions",
-    [
-        [Condition("topic", plain.EQUAL, "Rare")],
-        [Condition("queueId", plain.EQUAL, 3)],
-        [Condition("queueOffset", plain.GREATER_OR_EQUAL, 18)],
-        [Condition("queueOffset", plain.EQUAL, 0)],
-        [Condition("physicalOffset", plain.GREATER, 1_500_000)],
-        [Condition("physicalOffset", plain.LESS, 500_000)],
-        [Condition("storeTimestamp", plain.GREATER_OR_EQUAL, at(START_MS + COUNT - 10))],
-        [Condition("storeTimestamp", plain.LESS, at(START_MS + 10))],
-        [Condition("storeTimestamp", plain.EQUAL, at(START_MS + 400))],
-        [Condition("brokerName", plain.EQUAL, "broker-b")],
-        [Condition("topic", plain.EQUAL, "Large"), Condition("queueId", plain.EQUAL, 3)],
-        [Condition("topic", plain.EQUAL, "Large"), Condition("tags", plain.EQUAL, "t5")],
-        [Condition("topic", plain.EQUAL, "Large"), Condition("uniqueKey", plain.EQUAL, "u-77")],
-    ],
+    cases(
+        [
+            [Condition("topic", plain.EQUAL, "Rare")],
+            [Condition("queueId", plain.EQUAL, 3)],
+            [Condition("queueOffset", plain.GREATER_OR_EQUAL, 18)],
+            [Condition("queueOffset", plain.EQUAL, 0)],
+            [Condition("physicalOffset", plain.GREATER, 1_500_000)],
+            [Condition("physicalOffset", plain.LESS, 500_000)],
+            [Condition("storeTimestamp", plain.GREATER_OR_EQUAL, at(START_MS + COUNT - 10))],
+            [Condition("storeTimestamp", plain.LESS, at(START_MS + 10))],
+            [Condition("storeTimestamp", plain.EQUAL, at(START_MS + 400))],
+            [Condition("brokerName", plain.EQUAL, "broker-b")],
+            [Condition("topic", plain.EQUAL, "Large"), Condition("queueId", plain.EQUAL, 3)],
+            [Condition("topic", plain.EQUAL, "Large"), Condition("tags", plain.EQUAL, "t5")],
+            [Condition("topic", plain.EQUAL, "Large"), Condition("uniqueKey", plain.EQUAL, "u-77")],
+        ],
+        3,
+    ),
     ids=lambda conditions: " and ".join(f"{c.column} {c.operation} {c.value}" for c in conditions),
 )
 def test_conditions(stores: str, everything: tuple[list[Row], int], conditions: list[Condition]) -> None:
