@@ -3,6 +3,10 @@ progress."""
 
 from __future__ import annotations
 
+import random
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +34,20 @@ CASES = [
     for name in NAMES
     for size_bytes in TASK_SIZES_BYTES
 ]
+
+FOR_EVER = """
+import sys
+from logdex.kafka.rebuild import rebuild_on, rebuild_settings
+from logdex.spark.session import session
+from logdex.spark.tasks import TaskRunner
+
+store, output = sys.argv[1:]
+with session("local[2]") as spark:
+    settings = rebuild_settings(256, key_index=False, sync=True)
+    while True:
+        rebuild_on(TaskRunner(spark), store, output, settings, in_place=store == output, task_size_bytes=40_000)
+        print("done", flush=True)
+"""
 
 
 @pytest.mark.parametrize(("name", "task_size_bytes"), CASES)
@@ -78,3 +96,29 @@ def test_of_a_store_kafkas_arguments_are_refused(
 ) -> None:
     with pytest.raises(UsageError, match="key_index"):
         logdex.spark.rebuild(spark, str(golden_store("tiny-5.5.0")), str(tmp_path / "no"), key_index=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("in_place", [False, True], ids=["elsewhere", "in place"])
+def test_killed_at_any_moment_and_run_again(
+    in_place: bool, spark: SparkSession, golden_log_copy: Callable[[str], Path], tmp_path: Path
+) -> None:
+    store, chance = golden_log_copy("transactions"), random.Random()
+    rebuild(str(store), str(tmp_path / "local"), index_interval_bytes=256, sync=False)
+    expected = digests(tmp_path / "local")
+    output = store if in_place else tmp_path / "out"
+    for turn in range(3):
+        with subprocess.Popen(
+            [sys.executable, "-c", FOR_EVER, str(store), str(output)], stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            process.stdout.readline()  # the first of many is done: it is warm
+            delay_s = chance.random()
+            time.sleep(delay_s)
+            process.kill()
+        left = sorted(path.name for path in output.iterdir())
+        settings = rebuild_settings(256, key_index=False, sync=False)
+        rebuild_on(TaskRunner(spark), str(store), str(output), settings, in_place=in_place, task_size_bytes=40_000)
+        now = digests(output)
+        assert {name: now.get(name) for name in expected} == expected, (turn, delay_s, left)
+        assert not [path for path in output.iterdir() if path.name.startswith(".logdex")]
