@@ -1,5 +1,5 @@
-"""What type checkers know of the public names: mypy checks these programs with all others, pyright
-checks what the pages show, and here they run."""
+"""What type checkers know of the public names: mypy checks these programs, and what the pages show,
+with all other sources. Here these programs run, and pyright checks what the pages show."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ from logdex.rocketmq import (
     StoreStats,
 )
 from logdex.rocketmq.read.message_scan import LogScan
-from tests.docs.pages import BLOCK
+from tests.docs.pages import blocks_of_pages
 from tests.golden.archives import ROOT
 
 SIZES: dict[str, Any] = {
@@ -206,14 +206,6 @@ def test_paths_may_be_path_objects() -> None:
         for parameter, hint in inspect.get_annotations(function).items():
             if name not in LABELS and (parameter in ("path", "root", "directory") or parameter.endswith("_path")):
                 assert "PathLike" in str(hint) or "StrPath" in str(hint), f"{name}({parameter}: {hint})"
-
-
-def blocks_of_pages() -> Iterator[tuple[str, str]]:
-    """The blocks of Python on the pages, each with a name for a module."""
-    for page in (ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))):
-        blocks = [code for language, code in BLOCK.findall(page.read_text("utf-8")) if language == "python"]
-        for number, code in enumerate(blocks):
-            yield f"{page.stem.lower().replace('-', '_')}_{number}.py", code
 
 
 def write_programs(folder: Path) -> list[str]:

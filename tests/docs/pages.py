@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,6 +16,7 @@ import pytest
 from tests.docs.served import run_bash, run_python
 from tests.golden import kafka as golden_kafka
 from tests.golden import rocketmq as golden
+from tests.golden.archives import ROOT
 
 BLOCK = re.compile(r"^```(bash|python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SERVED = [True, pytest.param(False, marks=pytest.mark.slow)]
@@ -36,6 +38,14 @@ def unpack_all(folder: Path) -> None:
     """What `scripts/demo --keep` leaves for trying things: a store, and the Kafka directories."""
     golden.unpack_demo(folder)
     unpack_kafka(folder)
+
+
+def blocks_of_pages() -> Iterator[tuple[str, str]]:
+    """The blocks of Python on the pages, each with a name for a module."""
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))):
+        blocks = [code for language, code in BLOCK.findall(page.read_text("utf-8")) if language == "python"]
+        for number, code in enumerate(blocks):
+            yield f"{page.stem.lower().replace('-', '_')}_{number}.py", code
 
 
 def run_block(language: str, code: str, folder: Path, *, served: bool = False) -> str:
@@ -69,3 +79,8 @@ def run_page(page: Path, folder: Path, *, served: bool = False) -> None:
         else:
             printed = run_block(language, code, folder, served=serve)
             serve = served
+
+
+if __name__ == "__main__":  # scripts/test has mypy check the blocks with the sources
+    for name, code in blocks_of_pages():
+        (Path(sys.argv[1]) / name).write_text(code, "utf-8")
