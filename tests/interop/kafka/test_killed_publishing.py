@@ -15,14 +15,15 @@ from logdex.jobs.journal import LOCK_NAME
 from logdex.kafka.files.file_names import CLEAN_SHUTDOWN
 from logdex.kafka.rebuild import rebuild
 from logdex.kafka.recover import recover
+from logdex.kafka.settings.log_config import LogConfig
 from logdex.testing import Fault, FaultEnv, Killed
-from tests.interop.kafka.peer import VERSIONS, Line, Lines, needs_peers, run_broker, serving
+from tests.interop.kafka.peer import VERSIONS, Line, Lines, needs_peers, run_broker, serving, topic_config
 
 pytestmark = [pytest.mark.needs_java, needs_peers, pytest.mark.timeout(2400), pytest.mark.slow]
 
 EACH_VERSION = pytest.mark.parametrize("version", VERSIONS)
 KILLS = 3
-TOPIC = {"name": "pp", "partitions": 2, "config": {"internal.segment.bytes": "20000", "index.interval.bytes": "512"}}
+CONFIG = LogConfig(segment_bytes=20_000, index_interval_bytes=512)
 NAMES = ("pp-0", "pp-1")
 
 
@@ -34,6 +35,12 @@ def steps() -> list[Line]:
         found.append({"do": "produce", **where, "records": 400, "codec": "lz4", "flushEvery": 20, "idempotent": True})
         found.append({"do": "transactions", **where, "ids": ["a", "b"], "rounds": 6, "records": 20, "abortEvery": 3})
     return found
+
+
+def write(home: Path, version: str, end: str) -> None:
+    """Has a real broker write two partitions, and end: halted, or cleanly."""
+    topic = {"name": "pp", "partitions": 2, "config": topic_config(version, CONFIG)}
+    run_broker(home, version, {"topics": [topic], "steps": steps(), "end": end})
 
 
 def messages(home: Path, version: str) -> dict[str, list[Any]]:
@@ -64,7 +71,7 @@ def test_a_broker_starts_on_what_a_kill_left(command: Callable[..., object], ver
     """`recover` of a directory whose broker was halted, with torn ends; `rebuild` of one that was
     closed cleanly."""
     home = tmp_path / "home"
-    run_broker(home, version, {"topics": [TOPIC], "steps": steps(), "end": "halt" if command is recover else "clean"})
+    write(home, version, "halt" if command is recover else "clean")
     if command is recover:
         for name in NAMES:
             last = max((home / name).glob("*.log"))
@@ -89,7 +96,7 @@ def test_no_broker_starts_on_an_output_that_a_kill_left_before_the_second_run(ve
     """An output lacks something until all is published, so that it must not be taken for whole: a
     broker refuses the staging folder in it. After the second run it serves everything."""
     home, output = tmp_path / "home", tmp_path / "out"
-    run_broker(home, version, {"topics": [TOPIC], "steps": steps(), "end": "halt"})
+    write(home, version, "halt")
     recover(str(home), str(tmp_path / "usual"))
     wanted = messages(tmp_path / "usual", version)
     assert all(len(found) > 400 for found in wanted.values())
@@ -129,7 +136,7 @@ def test_a_broker_starts_between_a_recovered_log_and_its_index(version: str, tmp
     .index beside it is the one of before. Of a partition that the recovery had not come to, a
     broker cuts what lies behind the damage."""
     home = tmp_path / "home"
-    run_broker(home, version, {"topics": [TOPIC], "steps": steps(), "end": "halt"})
+    write(home, version, "halt")
     damaged = {name: sorted((home / name).glob("*.log"))[1] for name in NAMES}
     for path in damaged.values():
         raw = bytearray(path.read_bytes())
