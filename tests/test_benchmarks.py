@@ -235,7 +235,10 @@ def test_verify_is_measured_against_the_same_bytes(tmp_path: Path, monkeypatch: 
         *(["verify", "100b"], ["verify", "1k"], ["verify", "Kafka"], ["verify", "Kafka"]),
         *(["rebuild", "1k"], ["rebuild", "16"]),
     ]
-    assert all(row["ratio"] > 0 for row in rows)
+    for row in rows:  # the ratio itself may round to 0: the machine may be busy with either
+        assert row["best_s"] > 0
+        assert row["other_best_s"] > 0
+        assert row["ratio"] == pytest.approx(row["other_best_s"] / row["best_s"], rel=0.1, abs=0.05)
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
-"""Forked writers, each killed with SIGKILL at a random moment.
+"""Processes that are killed with SIGKILL at a random moment: forked writers, and commands.
 
-They are forked from a process of its own, without threads: that keeps it simple and quick.
+Writers are forked from a process of its own, without threads: that keeps it simple and quick.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import random
 import select
 import signal
 import struct
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 
 def tell(pipe: int, offset: int) -> None:
@@ -51,3 +52,15 @@ def kill_writers(write: Callable[[int, int], None], check: Callable[[int], int],
         os.close(reader)
         known = check(known)
     return known
+
+
+def kill_command(command: Sequence[str], chance: random.Random) -> float:
+    """Starts a command that never ends by itself, and kills it within a second of its first line.
+    Returns how many seconds after it."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline(), "the command ended by itself"
+        delay_s = chance.random()
+        time.sleep(delay_s)
+        process.kill()
+    return delay_s

@@ -4,9 +4,7 @@ progress."""
 from __future__ import annotations
 
 import random
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +17,7 @@ from logdex.kafka.rebuild import rebuild, rebuild_on, rebuild_settings
 from logdex.kafka.rebuild.report import KafkaRebuildReport
 from logdex.spark.tasks import TaskRunner
 from tests.conformance.kafka.test_rebuild import check_files, facts
+from tests.crash.killed import kill_command
 from tests.directories import digests, tree_hash
 from tests.golden import kafka as golden_kafka
 
@@ -108,14 +107,7 @@ def test_killed_at_any_moment_and_run_again(
     expected = digests(tmp_path / "local")
     output = store if in_place else tmp_path / "out"
     for turn in range(3):
-        with subprocess.Popen(
-            [sys.executable, "-c", FOR_EVER, str(store), str(output)], stdout=subprocess.PIPE, text=True
-        ) as process:
-            assert process.stdout is not None
-            process.stdout.readline()  # the first of many is done: it is warm
-            delay_s = chance.random()
-            time.sleep(delay_s)
-            process.kill()
+        delay_s = kill_command([sys.executable, "-c", FOR_EVER, str(store), str(output)], chance)
         left = sorted(path.name for path in output.iterdir())
         settings = rebuild_settings(256, key_index=False, sync=False)
         rebuild_on(TaskRunner(spark), str(store), str(output), settings, in_place=in_place, task_size_bytes=40_000)

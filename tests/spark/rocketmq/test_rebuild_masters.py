@@ -9,7 +9,6 @@ import random
 import re
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ import pytest
 from logdex.rocketmq.rebuild import rebuild, rebuild_on
 from logdex.spark.tasks import TaskRunner
 from logdex.testing.store_builder import write_commit_log
+from tests.crash.killed import kill_command
 from tests.directories import contents
 from tests.spark.cluster import spark_home, standalone
 from tests.unit.rocketmq.rebuild.test_job import CONFIG, messages
@@ -145,14 +145,7 @@ def test_killed_at_any_moment_and_run_again(
     chance = random.Random()
     output = tmp_path / "out"
     for turn in range(3):
-        with subprocess.Popen(
-            command("local[2]", store, output, tmp_path / "notes", "for-ever"), stdout=subprocess.PIPE, text=True
-        ) as process:
-            assert process.stdout is not None
-            process.stdout.readline()  # the first of many is done: it is warm
-            delay_s = chance.random()
-            time.sleep(delay_s)
-            process.kill()
+        delay_s = kill_command(command("local[2]", store, output, tmp_path / "notes", "for-ever"), chance)
         left = sorted(path.name for path in output.iterdir())
         report = rebuild_on(TaskRunner(spark), str(store), str(output), CONFIG_64K, part_size_bytes=40_000)
         now = {name: data for name, data in contents(output).items() if re.match(r"(consumequeue|index)/", name)}
