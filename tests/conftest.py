@@ -13,7 +13,7 @@ import os
 import shutil
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +80,25 @@ def _may_wait(item: pytest.Item) -> bool:
     return bool(stores) and zlib.crc32(f"{item.name.partition('[')[0]} {stores[0]}".encode()) % 5 > 0
 
 
+def _is_varied(folders: tuple[str, ...]) -> bool:
+    """Whether the cases of a test in these folders are stores, places to harm, or seeds."""
+    if "cli" in folders:
+        return "kafka" in folders or "rocketmq" in folders
+    return not {"conformance", "crash", "hostile", "property", "verify"}.isdisjoint(folders)
+
+
+def _every_second(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
+    """Yields every second case of a varied test of which the default run would have four or more.
+    Only `scripts/test --all` runs these."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if _is_varied(item.path.parts) and not item.get_closest_marker("slow"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for name, found in cases.items():
+        if len(found) >= 4 and not name.endswith("::test_power_cuts"):  # each case has fifty seeds of two hundred
+            yield from found[1::2]
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduling:
     """Divides the tests among the processes."""
@@ -97,6 +116,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=reason))
         if "conformance" in item.path.parts and not takes_all() and _may_wait(item):
             item.add_marker(pytest.mark.slow)
+    for item in () if takes_all() else _every_second(items):
+        item.add_marker(pytest.mark.slow)
     for item, group in divide(items):
         item.add_marker(pytest.mark.xdist_group(group))
     items.sort(key=turn)

@@ -17,6 +17,9 @@ ALL_SEEDS = "LOGDEX_TEST_SEEDS"
 """The environment variable that, set to `all`, makes the longest of the slow tests try every seed,
 for hours."""
 
+SOME_MOST = 8
+"""About how many examples `some` returns at most in the default run."""
+
 T = TypeVar("T")
 
 
@@ -26,15 +29,16 @@ def takes_all() -> bool:
 
 
 def examples(most: int) -> int:
-    """How many examples a property tries, for `settings(max_examples=examples(most))`: an eighth in
+    """How many examples a property tries, for `settings(max_examples=examples(most))`: a tenth in
     the default run."""
-    return most if takes_all() else -(-most // 8)
+    return most if takes_all() else -(-most // 10)
 
 
 def some(items: Sequence[T], one_of: int, *, first: int = 0) -> Sequence[T]:
     """Returns all of a test's examples, such as places to harm; in the default run one of `one_of`,
-    from `first` on."""
-    return items if takes_all() else items[first % one_of :: one_of]
+    from `first` on, and no more than about `SOME_MOST`."""
+    step = max(one_of, len(items) // SOME_MOST)
+    return items if takes_all() else items[first % step :: step]
 
 
 def cases(items: Iterable[T], one_of: int, *, first: int = 0) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ OWN_TEXT = {"Finding", "FollowReport", "Info", "LoadReport", "QueueInfo", "Recor
 names that a writer gives itself."""
 
 
+@cache
 def public_calls() -> dict[str, Callable[..., Any]]:
     """The functions, constructors, class methods and static methods that programs call with a
     path."""
