@@ -103,6 +103,11 @@ class Collector(FindingCollector):
             self._about.setdefault(about, []).append((path, position))
         return kept
 
+    def compared_with(self) -> dict[tuple[str, int], int]:
+        """Maps the places of findings, by path and position, to the physical offsets of the
+        messages that they were compared with."""
+        return {place: offset for offset, places in self._about.items() for place in places}
+
     def suspect(
         self, physical_offset: int, check: str, path: str, position: int, message: str, expected: object, found: object
     ) -> None:

@@ -81,6 +81,10 @@ def verify(
     return report
 
 
+_Identity = tuple[str, str, int, int | None]
+"""A finding's check, path and position, and the physical offset of the message it is about."""
+
+
 class _Before(NamedTuple):
     """Whether a store was not shut down cleanly, and the bytes of its checkpoint."""
 
@@ -114,7 +118,7 @@ def _check_store(env: Env, task: _Task, attempt: str, count: Count) -> VerifyRep
     progress = progress_of(
         count, sum(run.messages for run in runs), sum(run.end_offset - run.begin_offset for run in runs)
     )
-    first: VerifyReport | None = None
+    first: dict[_Identity, Finding] | None = None
     for _ in range(look_again.LOOKS_MAX):
         out = Collector(root, task.max_findings, task.checks, task.flags)
         checkpoint = checkpoint_bytes(root, env)
@@ -125,12 +129,13 @@ def _check_store(env: Env, task: _Task, attempt: str, count: Count) -> VerifyRep
         runs = ()  # what is looked at again is looked at as a whole
         if not before.is_unclean and _Before.of(root, env) != before:
             continue  # a broker has started, and has perhaps ended again
+        found = _by_identity(report, out)
         if first is None and has_changed and not report.is_sound:
-            first = report
+            first, is_whole = found, not report.truncated
             look_again.pause(BETWEEN_LOOKS)
             continue
-        if first is not None and not first.truncated and not report.truncated:
-            report.findings = _in_both(first.findings, report.findings)
+        if first is not None and is_whole and not report.truncated:
+            report.findings = [finding for identity, finding in found.items() if identity in first]
         break
     return report
 
@@ -146,10 +151,14 @@ def _compare(step: Step, queues: QueueSet, index: IndexSet, scanner: Scanner) ->
     scanner.index_tags(index.tags_in_index)
 
 
-def _in_both(first: list[Finding], second: list[Finding]) -> list[Finding]:
-    """Returns the findings of a second look that the first one had, too."""
-    places = {(finding.check, finding.path, finding.position) for finding in first}
-    return [finding for finding in second if (finding.check, finding.path, finding.position) in places]
+def _by_identity(report: VerifyReport, out: Collector) -> dict[_Identity, Finding]:
+    """Returns the findings of a look by what makes them the same in another look. A broker that
+    creates a topic again writes other messages' entries to the same places."""
+    messages = out.compared_with()
+    return {
+        (each.check, each.path, each.position, messages.get((each.path, each.position))): each
+        for each in report.findings
+    }
 
 
 def _look(task: _Task, out: Collector, env: Env, progress: Progress, *, is_unclean: bool) -> tuple[VerifyReport, bool]:

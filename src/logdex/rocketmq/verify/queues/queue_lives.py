@@ -8,13 +8,18 @@ may hold a message that states queue offset 0 at another place. The broker serve
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY
 from logdex.rocketmq.consume_queue.lives import begins_anew
+from logdex.rocketmq.files.store_files import queue_folder
+from logdex.rocketmq.message.stored_message import StoredMessage
+from logdex.rocketmq.verify.queues.queue_disk import QueueDisk, fields_of, is_pre_blank, is_written
 
 APPENDED_MAX = 1000
 """The maximum number of messages of one queue that may have been put behind an earlier life."""
@@ -81,3 +86,27 @@ class QueueLives:
         it."""
         places = [*([self.start] if self.earlier else []), *([self._anew_at] if self._anew_at >= 0 else [])]
         return min(places, default=None)
+
+
+def life_start(folder: str, disk: QueueDisk, read_message: Callable[[int], StoredMessage | None]) -> int:
+    """Returns the physical offset where the queue's life on disk begins, if the message there
+    states its queue offset, else 0. It begins with queue offset 0, or behind pre-blank entries: a
+    recovery that met a deleted topic made the queue anew from there on."""
+    at, entries = disk.start, fields_of(disk.read(disk.start, 1))
+    if disk.start == disk.end or not is_written(entries).all():
+        return 0
+    if is_pre_blank(entries).all():
+        rows_max = disk.file_size_bytes // CONSUME_QUEUE_ENTRY.size_bytes
+        at, rows = next(disk.chunks(disk.start, disk.end, rows_max))
+        entries = fields_of(rows)
+        at += int(np.argmin(is_pre_blank(entries)))
+        entries = entries[at - disk.start : at - disk.start + 1]
+    elif at:
+        return 0
+    if is_pre_blank(entries).all() or not is_written(entries).all():
+        return 0
+    message = read_message(int(entries["physical_offset"][0]))
+    if message is None:
+        return 0  # reported elsewhere
+    is_its_own = message.queue_offset == at and queue_folder(message.topic, message.queue_id) == folder
+    return message.physical_offset if is_its_own else 0

@@ -5,12 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from logdex.errors import MissingFileError, StorageError, StoreError, UnreadableError
 from logdex.io.env import Env
 from logdex.io.open_files import OpenFiles
-from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY
 from logdex.primitives.shown import counted
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import discover_queues
@@ -18,6 +15,7 @@ from logdex.rocketmq.consume_queue.derive import ConsumeQueueDeriver
 from logdex.rocketmq.consume_queue.lives import WHY_EARLIER
 from logdex.rocketmq.files.known_topics import KnownTopics
 from logdex.rocketmq.files.store_files import CONSUME_QUEUE_EXT_DIR, StorePaths, queue_folder
+from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.scan.scanner import Scanner
 from logdex.rocketmq.scan.topic_table import TopicTable
 from logdex.rocketmq.scan.window import Window
@@ -27,11 +25,11 @@ from logdex.rocketmq.verify.damage import Damage
 from logdex.rocketmq.verify.proven.runs import ProvenRun, QueueSpan
 from logdex.rocketmq.verify.queues.left_over import Extra, LeftOver, Unplaced
 from logdex.rocketmq.verify.queues.queue_check import QueueCheck
-from logdex.rocketmq.verify.queues.queue_disk import QueueDisk, fields_of, is_pre_blank, is_written
+from logdex.rocketmq.verify.queues.queue_disk import QueueDisk
 from logdex.rocketmq.verify.queues.queue_files import check_files, find_others
+from logdex.rocketmq.verify.queues.queue_lives import life_start
 
 _PUT_AGAIN = "the message is in the log, logdex cat shows it: put it again if consumers need it"
-_ENTRY = CONSUME_QUEUE_ENTRY.size_bytes
 _OPEN_FILES_MAX = 96
 """Enough to find most queues' files open, and well below a limit of 256 descriptors."""
 _LET_READ = "check its owner, its mode and the disk"
@@ -52,6 +50,7 @@ class QueueSet:
         *,
         is_unclean: bool,
     ) -> None:
+        self._root = root
         self._directory = StorePaths(root).consume_queue
         self._config = config
         self._log = log
@@ -133,35 +132,26 @@ class QueueSet:
             queue.has_ext = self._has_ext
             self._by_folder[folder] = queue
             if disk is not None:
-                queue.lives.start = self._life_start(folder, disk)
+                queue.lives.start = life_start(folder, disk, self._read_message)
                 check_files(disk, self._out, is_unclean=self._is_unclean)
         return queue
 
     def _find_unreadable(self, error: UnreadableError) -> None:
         self._out.find_error("unreadable", error, self._out.rebuild)
 
-    def _life_start(self, folder: str, disk: QueueDisk) -> int:
-        """Returns the physical offset where the queue's life on disk begins, if the message there
-        states its queue offset, else 0. It begins with queue offset 0, or behind pre-blank entries:
-        a recovery that met a deleted topic made the queue anew from there on."""
-        at, entries = disk.start, fields_of(disk.read(disk.start, 1))
-        if disk.start == disk.end or not is_written(entries).all():
-            return 0
-        if is_pre_blank(entries).all():
-            at, rows = next(disk.chunks(disk.start, disk.end, disk.file_size_bytes // _ENTRY))
-            entries = fields_of(rows)
-            at += int(np.argmin(is_pre_blank(entries)))
-            entries = entries[at - disk.start : at - disk.start + 1]
-        elif at:
-            return 0
-        if is_pre_blank(entries).all() or not is_written(entries).all():
-            return 0
+    def _read_message(self, physical_offset: int) -> StoredMessage | None:
+        """Returns a message; None if there is none. A topic that a broker has created again may
+        begin in a file that is newer than the check."""
         try:
-            message = self._log.read_message(int(entries["physical_offset"][0]), check_crc=False)
+            return self._log.read_message(physical_offset, check_crc=False)
         except StoreError:
-            return 0  # reported elsewhere
-        is_its_own = message.queue_offset == at and queue_folder(message.topic, message.queue_id) == folder
-        return message.physical_offset if is_its_own else 0
+            if not self._is_unclean:
+                return None
+        try:
+            with CommitLog.of_config(self._root, self._config, env=self._env) as log:
+                return log.read_message(physical_offset, check_crc=False)
+        except StoreError:
+            return None
 
     def finish(self, end_offset: int, messages: int) -> None:
         """Checks what is left after the end of the log, and the queues without messages."""
