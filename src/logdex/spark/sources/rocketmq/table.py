@@ -51,7 +51,7 @@ Look = Callable[[StoreSnapshot, str, str], FrozenStore]
 
 
 @dataclass(frozen=True, slots=True)
-class StoreOptions:
+class MessageOptions:
     """The options of `rocketmq_store` that choose messages."""
 
     topic: str | None
@@ -66,7 +66,7 @@ class StoreOptions:
     raw_bodies: bool
 
     @staticmethod
-    def of(options: Options) -> StoreOptions:
+    def of(options: Options) -> MessageOptions:
         """Reads them. Raises `UsageError` for values that are not valid."""
         begin_ms, end_ms = options.integer("startingTimestamp"), options.integer("endingTimestamp")
         require_order_of_times(**{"the starting timestamp": begin_ms, "the ending timestamp": end_ms})
@@ -76,7 +76,7 @@ class StoreOptions:
         topic, key = options.text("topic"), options.text("key")
         if key is not None and topic is None:
             raise UsageError("the option key needs the option topic", hint="a key is looked up within a topic")
-        return StoreOptions(
+        return MessageOptions(
             topic=topic,
             key=key,
             tag=_tag(options),
@@ -127,7 +127,7 @@ class StoreTable:
         options = Options(SOURCE, given, OPTIONS)
         self.read = ReadOptions.of(options)
         env = self.read.env if self.read.storage else env
-        self.options = StoreOptions.of(options)
+        self.options = MessageOptions.of(options)
         self._settings: dict[str, Any] = options.settings(FORMAT)
         paths = find_paths(options, env)
         names = options.names("brokerName") or different_names(paths)
