@@ -121,7 +121,7 @@ def test_a_damaged_position_is_named(tmp_path: Path) -> None:
 
 
 def test_a_kill_at_each_call_of_a_commit(tmp_path: Path) -> None:
-    for at in some(range(1, 160), 12):
+    for at in some(range(1, 200), 12):
         path = tmp_path / str(at)
         with a_log(path, 10) as log:
             with log.reader("r") as reader:
