@@ -40,36 +40,49 @@ def states(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 class Recreating(Env):
-    """Goes from state to state in place, at one operation of each look."""
+    """Goes from state to state in place, at one operation of each look. The new life's first file
+    of a queue has no entry until `wait` operations later."""
 
-    def __init__(self, root: Path, states: list[dict[str, bytes]], at: int) -> None:
+    def __init__(self, root: Path, states: list[dict[str, bytes]], at: int, wait: int) -> None:
         super().__init__()
         self.count = 0
         """The number of operations of the look."""
-        self._root, self._at = root, at
+        self._root, self._at, self._wait = root, at, wait
         self._states = iter(states)
+        self._entries: dict[str, bytes] = {}
         self._go_on()
+        self._write(self._entries)
 
     def _go_on(self) -> None:
         shutil.rmtree(self._root / "consumequeue" / "Again", ignore_errors=True)
-        for name, data in next(self._states, {}).items():
+        state = next(self._states, {})
+        self._entries = {name: data for name, data in state.items() if "Again" in name}
+        self._write(state | {name: bytes(len(data)) for name, data in self._entries.items()})
+        (self._root / "abort").touch()
+
+    def _write(self, files: dict[str, bytes]) -> None:
+        for name, data in files.items():
             path = self._root / name
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("r+b" if path.exists() else "wb") as file:
                 file.write(data)
-        (self._root / "abort").touch()
 
     @contextmanager
     def operation(self, kind: str, path: str) -> Iterator[None]:
         self.count += 1
         if self.count == self._at:
             self._go_on()
+        if self.count == self._at + self._wait:
+            self._write(self._entries)
         with super().operation(kind, path):
             yield
 
 
-def test_during_every_look(states: list[dict[str, bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    env = Recreating(tmp_path / "quiet", states, 0)
+@pytest.mark.parametrize("wait", [0, 5, 40])
+def test_during_every_look(
+    wait: int, states: list[dict[str, bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = Recreating(tmp_path / "quiet", states, 0, 0)
     assert verify(str(tmp_path / "quiet"), CONFIG, env=env).is_sound
 
     def pause(share: float = 1.0) -> None:
@@ -79,6 +92,6 @@ def test_during_every_look(states: list[dict[str, bytes]], tmp_path: Path, monke
     monkeypatch.setattr(look_again, "pause", pause)
     for number in some(range(1, env.count + 1), 7, first=3):
         root = tmp_path / str(number)
-        env = Recreating(root, states, number)
+        env = Recreating(root, states, number, wait)
         assert [str(each) for each in verify(str(root), CONFIG, env=env).findings] == [], number
         shutil.rmtree(root)

@@ -90,6 +90,11 @@ class LeftOver:
         else:
             self.out.count("consume-queue-extra-entry", 1)
 
+    def forget(self, queue: OneQueue) -> None:
+        """Drops what was added of a queue."""
+        self.unplaced = {at: each for at, each in self.unplaced.items() if each.queue is not queue}
+        self.extras = [each for each in self.extras if each.queue is not queue]
+
     def look_again(self) -> bool:
         """Whether a broker may be writing an entry that differs, so that it is worth another look.
         Waits for it. This is so a number of times."""

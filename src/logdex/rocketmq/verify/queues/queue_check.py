@@ -3,6 +3,8 @@ places without a message."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -54,6 +56,8 @@ class QueueCheck:
         """The entries of delayed messages that hold the tag's hash."""
         self.lives = QueueLives()
         self.last_physical_offset = -1
+        self.look_anew: Callable[[], tuple[QueueDisk, int] | None] = lambda: None
+        """Lists the queue's files again, and returns them with where their life begins."""
         self._out = out
         self._damage = damage
         self._left = left
@@ -112,6 +116,9 @@ class QueueCheck:
         if self.next < 0:
             self._begin(disk, first, rows[0])
         if found[differ].any() and self._left.look_again():
+            if self._has_begun_anew():
+                self._put_again(first, rows)
+                return
             found = disk.read(first, len(rows))
             differ = _differing(found, rows)
         at = 0
@@ -120,6 +127,25 @@ class QueueCheck:
             self._place(disk, first + i, rows[i], found[i])
             at = i + 1
         self._matched(disk, first + at, first + len(rows))
+
+    def _has_begun_anew(self) -> bool:
+        """Whether a broker has created the topic again since the queue's files were listed. What is
+        known of the earlier life is then dropped."""
+        found = self.look_anew()
+        if found is None or found[1] <= self.lives.start:
+            return False
+        self.disk, self.lives.start = found
+        self.next = -1
+        self._left.forget(self)
+        return True
+
+    def _put_again(self, first: int, rows: Rows) -> None:
+        """Compares the rows that are not of an earlier life with the newer one."""
+        earlier = int((fields_of(rows)["physical_offset"] < self.lives.start).sum())
+        self.lives.earlier += earlier
+        self.messages -= earlier
+        if self.disk is not None and earlier < len(rows):
+            self._put_consecutive(self.disk, first + earlier, rows[earlier:])
 
     def _begin(self, disk: QueueDisk, first: int, row: npt.NDArray[np.uint8]) -> None:
         """Handles the first message: finds the first place whose message is still in the log."""

@@ -4,6 +4,7 @@ match within one queue are matched across queues at the end."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from logdex.errors import MissingFileError, StorageError, StoreError, UnreadableError
 from logdex.io.env import Env
@@ -132,9 +133,19 @@ class QueueSet:
             queue.has_ext = self._has_ext
             self._by_folder[folder] = queue
             if disk is not None:
+                queue.look_anew = partial(self._look_anew, folder, disk)
                 queue.lives.start = life_start(folder, disk, self._read_message)
                 check_files(disk, self._out, is_unclean=self._is_unclean)
         return queue
+
+    def _look_anew(self, folder: str, before: QueueDisk) -> tuple[QueueDisk, int] | None:
+        for file in before.files:  # one that was removed may be open
+            self._open.forget(file.path)
+        try:
+            disk = QueueDisk(before.directory, before.file_size_bytes, self._env, self._open, self._find_unreadable)
+        except StorageError:
+            return None
+        return (disk, life_start(folder, disk, self._read_message)) if disk.files else None
 
     def _find_unreadable(self, error: UnreadableError) -> None:
         self._out.find_error("unreadable", error, self._out.rebuild)
