@@ -25,21 +25,25 @@ def warm_up() -> None:
     import random
     import tempfile
 
-    logging.disable(logging.WARNING)  # a put that takes a second is one that compiles
     compiled = use_kernels()
-    for name in FORMATS:
-        with tempfile.TemporaryDirectory(prefix="logdex-warm-up-") as folder:
-            view = view_of(name, "warm_up")
-            found = detect(view.make(folder))
-            done = format_of(found)
-            for _ in view_of(name, "bench").measure(found, {}, random.Random(1), f"{folder}/bench"):
-                pass
-            done.verify(found, {}, max_findings=1)
-            options = {"in_place": False, "sync": False, "env": DEFAULT_ENV}
-            done.rebuild(found, view.REBUILD_SETTINGS, f"{folder}/rebuilt", **options).run(None)
-            done.recover(found, {}, f"{folder}/recovered", **options).run(None)
-            with done.open(found, env=DEFAULT_ENV) as snapshot:
-                snapshot.scan().to_arrow().read_all()
+    disabled = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # a put that takes a second is one that compiles
+    try:
+        for name in FORMATS:
+            with tempfile.TemporaryDirectory(prefix="logdex-warm-up-") as folder:
+                view = view_of(name, "warm_up")
+                found = detect(view.make(folder))
+                done = format_of(found)
+                for _ in view_of(name, "bench").measure(found, {}, random.Random(1), f"{folder}/bench"):
+                    pass
+                done.verify(found, {}, max_findings=1)
+                options = {"in_place": False, "sync": False, "env": DEFAULT_ENV}
+                done.rebuild(found, view.REBUILD_SETTINGS, f"{folder}/rebuilt", **options).run(None)
+                done.recover(found, {}, f"{folder}/recovered", **options).run(None)
+                with done.open(found, env=DEFAULT_ENV) as snapshot:
+                    snapshot.scan().to_arrow().read_all()
+    finally:
+        logging.disable(disabled)
     if not compiled.kernels:
         emit("Nothing to do: all kernels are compiled.")
     else:

@@ -90,7 +90,6 @@ def test_what_was_left_out_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rows.LOGGER, "handlers", [])  # a handler keeps the stderr that it was made with
-    monkeypatch.setattr(rows.LOGGER, "disabled", False)  # libraries that set up logging may have done that
     for name in ("t-0", "u-0"):
         write(tmp_path / "logs", name, 3)
     reader = reader_of(KafkaLogSource({"path": str(tmp_path / "logs")}))
