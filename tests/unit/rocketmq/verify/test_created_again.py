@@ -20,17 +20,19 @@ from tests.directories import contents
 from tests.examples import some
 from tests.unit.rocketmq.small_stores import CONFIG, build
 
-LIVES = 6
+LIVES = 8
 
 
-@pytest.fixture(scope="module", params=[10, 15], ids=["within a file", "with a file"])
+@pytest.fixture(
+    scope="module", params=[(20, 10), (20, 15), (4, 1)], ids=["within a file", "with a file", "many in a file"]
+)
 def states(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, bytes]]:
     """The files of a store after each life of the topic Again, which begins within a file of the
     log or where a new one does."""
-    kept: int = request.param
+    again, kept = request.param
     lives = [
         [
-            *(make_message(b"Again", queue_offset=number, body=b"%d" % life * 30) for number in range(20)),
+            *(make_message(b"Again", queue_offset=number, body=b"%d" % life * 30) for number in range(again)),
             *(make_message(b"Kept", queue_offset=kept * life + number) for number in range(kept)),
         ]
         for life in range(LIVES)
@@ -48,7 +50,7 @@ class Recreating(Env):
         self.count = 0
         """The number of operations of the look."""
         self._root, self._at, self._wait = root, at, wait
-        self._states = iter(states)
+        self._states = iter(states[2:])
         self._entries: dict[str, bytes] = {}
         self._go_on()
         self._write(self._entries)

@@ -108,6 +108,9 @@ class QueueCheck:
             self._matched(self.disk, span.first, span.end)
 
     def _put_consecutive(self, disk: QueueDisk, first: int, rows: Rows) -> None:
+        if int(fields_of(rows[:1])[0]["physical_offset"]) < self.lives.start:  # a newer life was seen just now
+            self._put_again(first, rows)
+            return
         found = disk.read(first, len(rows))
         differ = _differing(found, rows)
         if len(differ) and self._left.was_trimmed(self._file):
@@ -116,7 +119,7 @@ class QueueCheck:
         if self.next < 0:
             self._begin(disk, first, rows[0])
         if found[differ].any() and self._left.look_again():
-            if self._has_begun_anew():
+            if self.has_begun_anew():
                 self._put_again(first, rows)
                 return
             found = disk.read(first, len(rows))
@@ -128,7 +131,7 @@ class QueueCheck:
             at = i + 1
         self._matched(disk, first + at, first + len(rows))
 
-    def _has_begun_anew(self) -> bool:
+    def has_begun_anew(self) -> bool:
         """Whether a broker has created the topic again since the queue's files were listed. What is
         known of the earlier life is then dropped."""
         found = self.look_anew()

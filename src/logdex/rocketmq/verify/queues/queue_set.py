@@ -169,8 +169,9 @@ class QueueSet:
         if not self._has_any:
             self._no_queues(messages)
             return
-        stale = sum(queue.finish(end_offset) for queue in list(self._by_folder.values()))
-        stale += self._look_at_others(end_offset)
+        stale = sum(each.finish(end_offset) for each in [*self._by_folder.values()]) + self._look_at_others(end_offset)
+        for folder in {each.queue.folder for each in self._left.unplaced.values()}:
+            self._by_folder[folder].has_begun_anew()
         if stale:
             self._out.info(
                 "consume-queue-stale-entries",
