@@ -104,7 +104,9 @@ def unpack(packed: Path, folder: Path) -> None:
         pa.CompressedInputStream(raw, "zstd") as stream,
         tarfile.open(fileobj=stream, mode="r|") as archive,
     ):
-        archive.extractall(folder, filter="data")
+        if hasattr(tarfile, "data_filter"):  # Python 3.11.4
+            archive.extraction_filter = tarfile.data_filter
+        archive.extractall(folder)
 
 
 def derived_files(store: Path) -> dict[str, Path]:

@@ -69,6 +69,8 @@ def _missing_for_shared() -> str | None:
     return None if SHARED.is_dir() else "needs ../shared beside the checkout"
 
 
+FORMATS = {"kafka", "rocketmq"}
+"""The folders whose tests are of one format."""
 MARKERS = {"needs_java": _missing_for_java, "spark": _missing_for_spark, "needs_shared": _missing_for_shared}
 
 
@@ -83,19 +85,20 @@ def _may_wait(item: pytest.Item) -> bool:
 def _is_varied(folders: tuple[str, ...]) -> bool:
     """Whether the cases of a test in these folders are stores, places to harm, or seeds."""
     if "cli" in folders:
-        return "kafka" in folders or "rocketmq" in folders
+        return not FORMATS.isdisjoint(folders)
     return not {"conformance", "crash", "hostile", "property", "verify"}.isdisjoint(folders)
 
 
 def _every_second(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
-    """Yields every second case of a varied test of which the default run would have four or more.
-    Only `scripts/test --all` runs these."""
+    """Yields every second case of a varied test of which the default run would have two or more,
+    or four or more where the cases may be of both formats. Only `scripts/test --all` runs these."""
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         if _is_varied(item.path.parts) and not item.get_closest_marker("slow"):
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for name, found in cases.items():
-        if len(found) >= 4 and not name.endswith("::test_power_cuts"):  # each case has fifty seeds of two hundred
+        least = 4 if FORMATS.isdisjoint(found[0].path.parts) else 2
+        if len(found) >= least and not name.endswith("::test_power_cuts"):  # each case has fifty seeds of two hundred
             yield from found[1::2]
 
 

@@ -30,4 +30,6 @@ def extract(packed: Path, target: Path) -> None:
         pa.CompressedInputStream(raw, "zstd") as stream,
         tarfile.open(fileobj=stream, mode="r|") as archive,
     ):
-        archive.extractall(target, filter="data")
+        if hasattr(tarfile, "data_filter"):  # Python 3.11.4
+            archive.extraction_filter = tarfile.data_filter
+        archive.extractall(target)
