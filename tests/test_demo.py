@@ -9,6 +9,8 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
+from collections.abc import Callable
 from contextlib import chdir
 from pathlib import Path
 from types import ModuleType
@@ -17,7 +19,7 @@ import pytest
 
 from tests.cli.helpers import run
 from tests.docs.served import run_python
-from tests.golden.archives import ROOT
+from tests.golden.archives import ROOT, extract
 
 SCRIPT = ROOT / "scripts" / "demo.py"
 
@@ -201,3 +203,19 @@ def test_keep_keeps_the_folder(
     (folder,) = tmp_path.iterdir()
     assert (folder / "store").is_dir()
     assert str(folder) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("unpack", [demo.unpack, extract], ids=["demo", "tests"])
+def test_archives_are_unpacked_where_python_has_no_filters_for_them(
+    unpack: Callable[[Path, Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in Python 3.11.0 to 3.11.3, which Debian 12 has."""
+    today = tarfile.TarFile.extractall
+
+    def extractall(archive: tarfile.TarFile, path: Path, members: None = None, *, numeric_owner: bool = False) -> None:
+        today(archive, path, members, numeric_owner=numeric_owner)
+
+    monkeypatch.setattr(tarfile.TarFile, "extractall", extractall)
+    monkeypatch.delattr(tarfile, "data_filter", raising=False)
+    unpack(demo.KAFKA / "tiny-broker.tar.zst", tmp_path)
+    assert sorted(path.name for path in tmp_path.rglob("*.log"))
