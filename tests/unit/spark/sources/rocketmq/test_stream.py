@@ -50,10 +50,8 @@ def test_limits(store: Path, options: dict[str, str], most: int) -> None:
     source = stream(store, columns="queueOffset", **options)
     batches = batches_of(source, source.initial())
     assert offsets([row for batch in batches for row in batch]) == list(range(40))
-    assert max(map(len, batches)) <= most
-    assert (
-        len([batch for batch in batches if len(batch) < most]) <= len(batches) if "maxBytesPerTrigger" in options else 1
-    )
+    assert [len(batch) for batch in batches[:-1]] == [most] * (len(batches) - 1)
+    assert len(batches[-1]) <= most
 
 
 def test_a_batch_waits_for_its_minimum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
