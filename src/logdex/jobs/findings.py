@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FINDINGS_MAX = 1000
+"""How many findings a report lists unless another number is asked for. At least as many are
+collected, because a finding that another look does not have may be a running broker's doing, and
+only what is collected can be compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,12 @@ class VerifyReport(WorkReport):
     def is_sound(self) -> bool:
         """Whether there are no findings, listed or only counted."""
         return not self.findings and not self.truncated
+
+    def list_at_most(self, number: int) -> None:
+        """Counts the findings behind the first `number`, and does not list them."""
+        number = max(number, 0)
+        self.truncated += len(self.findings[number:])
+        del self.findings[number:]
 
     def to_arrow(self) -> pa.Table:
         """Returns the listed findings as a table. Its columns are the fields of `Finding`. Bytes of

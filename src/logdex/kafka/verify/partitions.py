@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from logdex.errors import MissingFileError, StorageError
 from logdex.io.env import Env
-from logdex.jobs.findings import Collected
+from logdex.jobs.findings import FINDINGS_MAX, Collected
 from logdex.jobs.reports import Progress
 from logdex.jobs.tasks import Count, Runner, group_parts, progress_of
 from logdex.kafka.directory.clean_mark import is_closed_cleanly
@@ -72,8 +72,9 @@ class CheckedTask(NamedTuple):
 class PartitionChecks:
     """What all tasks of a run have in common. It makes their collectors and runs them.
 
-    Each task collects at most `max_findings` findings, so that memory is bounded however many
-    partitions there are.
+    What is collected of a partition, and handed on by a task, is limited to `max_findings` or
+    `FINDINGS_MAX`, whichever is more. So memory is bounded however many partitions there are, and
+    two looks at a partition can be compared however few findings are asked for.
     """
 
     root: str
@@ -84,7 +85,7 @@ class PartitionChecks:
 
     def collector(self) -> Collector:
         """Returns a new collector. Raises `UsageError` for an unknown check."""
-        return Collector(self.root, self.max_findings, self.checks, self.flags)
+        return Collector(self.root, max(self.max_findings, FINDINGS_MAX), self.checks, self.flags)
 
     def run_on(
         self, runner: Runner, partitions: Sequence[CheckedPartition], out: Collector, totals: Totals
@@ -125,12 +126,14 @@ class PartitionChecks:
         out, totals, progress = self.collector(), Totals(), progress_of(count)
         ends: dict[str, LogEnd] = {}
         for partition in task:
+            found = self.collector()
             try:
-                ends |= self._check(partition, out, totals, progress)
+                ends |= self._check(partition, found, totals, progress)
             except StorageError as error:
                 mend = "check the disk and the mode of the directory and its files"
                 told = f"the partition is not checked: {error.message}"
-                out.find("unreadable", partition.directory, 0, told, mend=mend)
+                found.find("unreadable", partition.directory, 0, told, mend=mend)
+            out.merge(found.collected())
         return CheckedTask(out.collected(), totals, ends)
 
     def _check_one(self, task: CheckedPartition, attempt: str, count: Count) -> CheckedTask:

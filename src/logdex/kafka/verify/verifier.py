@@ -84,7 +84,9 @@ def verify(
             _verify_partition(found, settings, out, env, totals, partial(checked.run_one_on, runner))
         if not was_closed or _is_closed(found, env):
             seconds = work_seconds() - started
-            return out.report(messages=totals.records, size_bytes=totals.bytes, seconds=seconds)
+            report = out.report(messages=totals.records, size_bytes=totals.bytes, seconds=seconds)
+            report.list_at_most(max_findings)
+            return report
 
 
 def _is_closed(found: KafkaPath, env: Env) -> bool:

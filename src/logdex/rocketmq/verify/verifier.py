@@ -39,6 +39,9 @@ from logdex.rocketmq.verify.small_files import check_abort_and_lock, check_check
 
 BETWEEN_LOOKS = 2.5
 """The pause between two looks at a store to which a broker writes."""
+_COMPARED_LOOKS_MAX = 4
+"""How often such a store is looked at until there are two looks, one after the other, that list all
+of their findings."""
 
 
 def verify(
@@ -71,12 +74,13 @@ def verify(
     started = work_seconds()
     runner = LocalRunner(progress) if runner is None else runner
     root, wanted = str(root).rstrip("/") or "/", None if checks is None else tuple(checks)
-    task = _Task(root, config, max_findings, wanted, flags, cut_bytes)
+    task = _Task(root, config, max(max_findings, FINDINGS_MAX), wanted, flags, cut_bytes)
     if runner.cores > 1:
         Collector(root, max_findings, wanted)  # so that an unknown check is refused at once
         before = _Before.of(root, env)
         task = task._replace(before=before, runs=tuple(prove(runner, root, config, cut_bytes, env)))
     [report] = runner.run("verify", partial(_check_store, env), [task])
+    report.list_at_most(max_findings)
     report.seconds = work_seconds() - started
     return report
 
@@ -119,6 +123,7 @@ def _check_store(env: Env, task: _Task, attempt: str, count: Count) -> VerifyRep
         count, sum(run.messages for run in runs), sum(run.end_offset - run.begin_offset for run in runs)
     )
     first: dict[_Identity, Finding] | None = None
+    is_whole, looks = False, 0
     for _ in range(look_again.LOOKS_MAX):
         out = Collector(root, task.max_findings, task.checks, task.flags)
         checkpoint = checkpoint_bytes(root, env)
@@ -130,11 +135,13 @@ def _check_store(env: Env, task: _Task, attempt: str, count: Count) -> VerifyRep
         if not before.is_unclean and _Before.of(root, env) != before:
             continue  # a broker has started, and has perhaps ended again
         found = _by_identity(report, out)
-        if first is None and has_changed and not report.is_sound:
+        looks += 1
+        are_comparable = is_whole and not report.truncated
+        if has_changed and not report.is_sound and not are_comparable and looks < _COMPARED_LOOKS_MAX:
             first, is_whole = found, not report.truncated
             look_again.pause(BETWEEN_LOOKS)
             continue
-        if first is not None and is_whole and not report.truncated:
+        if first is not None and are_comparable:
             report.findings = [finding for identity, finding in found.items() if identity in first]
         break
     return report

@@ -79,7 +79,7 @@ class Meanwhile(Env):
 
     @contextmanager
     def operation(self, kind: str, path: str) -> Iterator[None]:
-        if kind == "map_read" and path.endswith("0.log"):
+        if kind == "map_read" and path.endswith(f"/{0:020d}.log"):
             self._act()
         with super().operation(kind, path):
             yield
@@ -95,13 +95,30 @@ def test_a_partition_that_is_removed_meanwhile(tmp_path: Path) -> None:
     assert "partition-deleted" in {info.kind for info in report.infos}
 
 
-def test_every_look_may_find_something_else(tmp_path: Path) -> None:
-    """The log grows and rolls while it is read, at every look: the last look's own differences do
-    not count."""
+@pytest.mark.parametrize("max_findings", [1000, 0])
+def test_every_look_may_find_something_else(max_findings: int, tmp_path: Path) -> None:
+    """The log grows while it is read, and another batch is wrong at every look: none counts,
+    however few findings are listed."""
     path = tmp_path / "events-0"
-    with Log.open(path, LogConfig(segment_bytes=1500, index_interval_bytes=200)) as log:
+    with Log.open(path, LogConfig(index_interval_bytes=200)) as log:
         put(log, 60)
-        assert verify(path, env=Meanwhile(lambda: put(log, 7))).findings == []
+        first = path / "00000000000000000000.log"
+        data, starts, turned = first.read_bytes(), [0], list[int]()
+        while (end := starts[-1] + 12 + int.from_bytes(data[starts[-1] + 8 : starts[-1] + 12])) < len(data):
+            starts.append(end)
+
+        def act() -> None:
+            turned.append(starts[len(turned) % len(starts)] + 70)
+            with first.open("r+b") as file:
+                for place in turned[-2:]:
+                    file.seek(place)
+                    byte = file.read(1)[0]
+                    file.seek(place)
+                    file.write(bytes([byte ^ 1]))
+            put(log, 7)
+
+        assert verify(path, env=Meanwhile(act), max_findings=max_findings).is_sound
+        assert len(turned) > 1
 
 
 class Later(Env):

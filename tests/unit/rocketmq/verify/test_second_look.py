@@ -11,7 +11,7 @@ import pytest
 from logdex.jobs import look_again
 from logdex.rocketmq import Message, MessageStore
 from logdex.rocketmq.message.stored_message import encode_message
-from logdex.rocketmq.verify import verify
+from logdex.rocketmq.verify import verifier, verify
 from logdex.rocketmq.verify.verifier import BETWEEN_LOOKS
 from tests.examples import some
 from tests.unit.rocketmq.message_store.open_stores import Clock, crash, open_store
@@ -56,11 +56,12 @@ def test_a_broker_ends_and_another_starts_while_the_check_begins(number: int, tm
     check(tmp_path / "store", At(number, change))
 
 
-def turn(store: GrowingStore) -> Path:
-    """Turns a byte of the first message's body, and returns its file."""
+def turn(store: GrowingStore, number: int = 0) -> Path:
+    """Turns a byte of the body of one of the first messages, and returns its file."""
     path = store.root / "commitlog" / f"{0:020d}"
     with path.open("r+b") as file:
-        at = encode_message(store.rows[0]).index(store.rows[0].body)
+        before = sum(len(encode_message(row)) for row in store.rows[:number])
+        at = before + encode_message(store.rows[number]).index(store.rows[number].body)
         file.seek(at)
         byte = file.read(1)[0]
         file.seek(at)
@@ -75,18 +76,41 @@ def test_damage_is_found_beside_a_broker_that_writes(tmp_path: Path) -> None:
     assert [(finding.check, finding.path) for finding in report.findings] == [("message-crc", str(path))]
 
 
-def test_what_only_one_of_two_looks_finds_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("max_findings", [1000, 0])
+def test_what_only_one_of_two_looks_finds_does_not_count(
+    max_findings: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = GrowingStore(tmp_path / "store", messages(60), 20, SMALL)
     turn(store)
     turns: list[Path] = []
 
     def pause(share: float = 1.0) -> None:
         if share == BETWEEN_LOOKS:
-            turns.append(turn(store))
+            turns.extend((turn(store), turn(store, 1)))
 
     monkeypatch.setattr(look_again, "pause", pause)
-    assert verify(str(store.root), SMALL, env=WatchedEnv(store, 3)).is_sound
-    assert len(turns) == 1
+    assert verify(str(store.root), SMALL, env=WatchedEnv(store, 3), max_findings=max_findings).is_sound
+    assert len(turns) == 2
+
+
+def test_a_look_that_lists_all_it_finds_is_compared_with_another_that_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first look finds two and lists one, the second finds another one, the third none."""
+    monkeypatch.setattr(verifier, "FINDINGS_MAX", 1)
+    store = GrowingStore(tmp_path / "store", messages(60), 20, SMALL)
+    turns = iter([(0, 1), (0, 1, 2), (2,)])
+
+    def pause(share: float = 1.0) -> None:
+        if share == BETWEEN_LOOKS:
+            for number in next(turns):
+                turn(store, number)
+
+    pause(BETWEEN_LOOKS)
+    monkeypatch.setattr(look_again, "pause", pause)
+    report = verify(str(store.root), SMALL, env=WatchedEnv(store, 3), max_findings=1)
+    assert report.is_sound, (report.findings, report.truncated)
+    assert not [*turns]
 
 
 def test_the_clock_went_back_and_the_newest_message_expired(tmp_path: Path) -> None:
