@@ -89,9 +89,10 @@ def _is_varied(folders: tuple[str, ...]) -> bool:
     return not {"conformance", "crash", "hostile", "property", "verify"}.isdisjoint(folders)
 
 
-def _every_second(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
-    """Yields every second case of a varied test of which the default run would have two or more,
-    or four or more where the cases may be of both formats. Only `scripts/test --all` runs these."""
+def _half(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
+    """Yields half of the cases of a varied test of which the default run would have two or more, or
+    four or more where the cases may be of both formats. Only `scripts/test --all` runs these. They
+    are chosen by a hash, because every second one may have the same parameter."""
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         if _is_varied(item.path.parts) and not item.get_closest_marker("slow"):
@@ -99,7 +100,7 @@ def _every_second(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
     for name, found in cases.items():
         least = 4 if FORMATS.isdisjoint(found[0].path.parts) else 2
         if len(found) >= least and not name.endswith("::test_power_cuts"):  # each case has fifty seeds of two hundred
-            yield from found[1::2]
+            yield from sorted(found, key=lambda item: zlib.crc32(item.nodeid.encode()))[: len(found) // 2]
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -119,7 +120,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=reason))
         if "conformance" in item.path.parts and not takes_all() and _may_wait(item):
             item.add_marker(pytest.mark.slow)
-    for item in () if takes_all() else _every_second(items):
+    for item in () if takes_all() else _half(items):
         item.add_marker(pytest.mark.slow)
     for item, group in divide(items):
         item.add_marker(pytest.mark.xdist_group(group))
