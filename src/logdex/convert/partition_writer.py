@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-from collections import OrderedDict
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -12,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from logdex.convert.open_logs import OpenLogs
 from logdex.errors import UsageError
 from logdex.io.env import Env
 from logdex.kafka.batch.record import Compression
@@ -22,8 +21,6 @@ from logdex.kafka.files.file_names import CLEAN_SHUTDOWN, LOG_START_CHECKPOINT, 
 from logdex.kafka.files.metadata_files import CleanShutdown
 from logdex.kafka.log.log import Log
 
-OPEN_MAX = 100
-"""How many partitions are open at once; each takes a few descriptors."""
 _CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT)
 
 
@@ -45,7 +42,7 @@ class PartitionWriter:
         self._compression = compression
         self._env = env
         self._states: dict[TopicPartition, _State] = {}
-        self._open: OrderedDict[TopicPartition, Log] = OrderedDict()
+        self._logs = OpenLogs(lambda name: Log.open(f"{directory}/{name}", env=env), env)
         env.make_dirs(directory)
         make_log_directory(directory, env=env)
 
@@ -70,7 +67,7 @@ class PartitionWriter:
             if begin < least:
                 state.shift += least - begin
                 begin = least
-            log = self._log(place)
+            log = self._logs.log(f"{place.topic}-{place.partition}")
             if state.next_offset < 0 and begin > 0:
                 log.truncate_fully_and_start_at(begin)
             for piece in iter_encoded(
@@ -79,23 +76,11 @@ class PartitionWriter:
                 log.append_batches(piece.data.tobytes(), assign_offsets=False)
             state.next_offset = begin + end - first
 
-    def _log(self, place: TopicPartition) -> Log:
-        log = self._open.get(place)
-        if log is not None:
-            self._open.move_to_end(place)
-            return log
-        if len(self._open) >= OPEN_MAX:
-            self._open.popitem(last=False)[1].close()
-        log = self._open[place] = Log.open(f"{self.directory}/{place.topic}-{place.partition}", env=self._env)
-        return log
-
     def __enter__(self) -> PartitionWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with ExitStack() as stack:
-            for log in self._open.values():
-                stack.callback(log.close)
+        self._logs.close()
 
 
 def join_directories(folders: list[str], target: str, env: Env) -> int:

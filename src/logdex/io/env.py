@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import errno as errno_codes
 import os
+import resource
 import stat
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -188,6 +190,11 @@ class Env(SystemCalls):
         """Maps a whole file for reading; `partly` as of `ReadFile.map`."""
         with self.open_read(path) as file:
             return file.map(partly=partly)
+
+    def descriptors_max(self) -> int:
+        """Returns how many files the process may have open."""
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
     # -- writing ----------------------------------------------------------------------------------
     def make_dirs_durably(self, path: str) -> None:

@@ -13,6 +13,32 @@ OPEN_FILES_MAX = 32
 descriptors."""
 
 
+_OPEN_LEAST = 4
+"""How many each holder may keep open in any case."""
+
+
+class OpenShare:
+    """How many files each of several holders may keep open, so that all of them together take at
+    most half of the descriptors that the process may have. Thread-safe."""
+
+    def __init__(self, most: int, *, files_each: int = 1) -> None:
+        """`most` is the bound of one holder, `files_each` the number of descriptors that each of
+        what it keeps open takes."""
+        self._most = most
+        self._files_each = files_each
+        self._holders: set[int] = set()
+
+    def of(self, holder: object, env: Env) -> int:
+        """Returns the number for a holder, which counts as one until it leaves."""
+        self._holders.add(id(holder))
+        together = env.descriptors_max() // 2 // self._files_each
+        return max(min(self._most, together // len(self._holders)), _OPEN_LEAST)
+
+    def leave(self, holder: object) -> None:
+        """The holder has closed all of its files."""
+        self._holders.discard(id(holder))
+
+
 class _Loan:
     """What `OpenFiles.lend` returns. It is no generator, because reading a message is hardly more
     than one system call."""

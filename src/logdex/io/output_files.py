@@ -12,10 +12,11 @@ from typing import Self
 
 from logdex.io.env import Env, WriteFile
 from logdex.io.mapped.byte_array import ByteArray
+from logdex.io.open_files import OpenShare
 
 OPEN_MAX = 128
-"""Below the usual limit of descriptors (1,024; macOS 256), with room for the rest of the
-process."""
+"""Below the usual limit of descriptors (1,024), with room for the rest of the process."""
+_SHARE = OpenShare(OPEN_MAX)
 
 
 class OutputFiles:
@@ -25,7 +26,8 @@ class OutputFiles:
     `abandon` after an error.
     """
 
-    def __init__(self, env: Env, *, sync: bool, open_max: int = OPEN_MAX) -> None:
+    def __init__(self, env: Env, *, sync: bool, open_max: int | None = None) -> None:
+        """Without `open_max`, as many files stay open as the process's limit leaves."""
         self._env = env
         self._sync = sync
         self._open_max = open_max
@@ -50,7 +52,8 @@ class OutputFiles:
         self.write_at(path, len(data), 0, data)
 
     def _reopen(self, path: str, file_size_bytes: int) -> WriteFile:
-        if len(self._open) >= self._open_max:
+        open_max = _SHARE.of(self, self._env) if self._open_max is None else self._open_max
+        while len(self._open) >= open_max:
             old_path, old = self._open.popitem(last=False)
             old.close()
             self._closed[old_path] = None
@@ -95,6 +98,7 @@ class OutputFiles:
             file.close()
         self._open.clear()
         self._closed.clear()
+        _SHARE.leave(self)
 
     def __enter__(self) -> Self:
         return self

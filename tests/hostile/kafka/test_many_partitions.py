@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import logdex
 from logdex.kafka.batch.record import Record
 from logdex.kafka.log.log import Log
 from tests.hostile.few_descriptors import run_json_limited, run_limited
@@ -49,3 +50,48 @@ def test_many_partitions_under_a_small_limit(tmp_path: Path, partitions: int) ->
     assert (found, again, rows) == ([1] * partitions, [2] * partitions, SEGMENTS * partitions)
     last = run_json_limited("verify", root)[-1]
     assert last["files"] > 3 * partitions
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("many") / "logs"
+    root.mkdir()
+    make(root, 300)
+    return root
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(["rebuild"], ["recover"], ["filter"], ["export"], ["dispatch"]),
+        *(["rebuild", "--jobs", "2"], ["convert", "--to", "rocketmq"], ["convert", "--to", "rocketmq", "--jobs", "2"]),
+    ],
+    ids=" ".join,
+)
+def test_every_job_under_a_small_limit(command: list[str], logs: Path, tmp_path: Path) -> None:
+    name, *options = command
+    copy = tmp_path / "logs"
+    shutil.copytree(logs, copy)
+    run_json_limited(name, copy, *options, "--output", tmp_path / "out")
+    made = "**/*.parquet" if name == "export" else "**/*.index" if name == "rebuild" else "**/*"
+    assert next((tmp_path / "out").glob(made))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_an_import_under_a_small_limit(logs: Path, tmp_path: Path) -> None:
+    run_limited("export", logs, "--output", tmp_path / "lake")
+    run_limited("import", tmp_path / "lake", "--format", "kafka", "--output", tmp_path / "out")
+    with logdex.open_log_dir(tmp_path / "out") as made:
+        assert made.scan().to_arrow().read_all().num_rows == SEGMENTS * 300
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["cat", "stats"])
+def test_every_record_is_read_under_a_small_limit(command: str, logs: Path) -> None:
+    told = run_json_limited(command, logs)
+    assert json.dumps(told).count('"topic"') >= 1
+    if command == "cat":
+        assert sum("offset" in each and "topic" in each for each in told) == SEGMENTS * 300

@@ -55,7 +55,7 @@ class QueueGuide:
         self._wanted = wanted
         self._bodies = bodies
         self._env = env
-        self._open = OpenFiles(env, OPEN_FILES_MAX)
+        self._open = OpenFiles(env, min(OPEN_FILES_MAX, env.descriptors_max() // 4))
         self._cursors: list[QueueCursor] | None = None
         self._numbers: dict[tuple[bytes, int], int] = {}
 

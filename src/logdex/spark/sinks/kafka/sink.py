@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logdex.convert.columns.rows import require_columns, times_ms, topics_of, typed
+from logdex.convert.open_logs import OpenLogs
 from logdex.errors import UsageError
 from logdex.formats import FORMATS
 from logdex.io.env import DEFAULT_ENV, Env
@@ -156,15 +157,15 @@ class LogDirDestination:
         self._directory, self._partitions = directory, partitions
         self._compression, self._settings = compression, settings
         self._env = env
-        self._logs: dict[str, Log] = {}
+        self._logs = OpenLogs(self._open, env)
 
     def log(self, name: str) -> Log:
-        """Returns an open log, created if it is missing."""
-        if name not in self._logs:
-            path = self._directory if self._partitions == 0 else f"{self._directory}/{name}"
-            settings = {**_NO_BOUNDS, **self._settings}
-            self._logs[name] = Log.open(path, env=self._env, **settings)
-        return self._logs[name]
+        """Returns an open log, created if it is missing. It may be closed by the next call."""
+        return self._logs.log(name)
+
+    def _open(self, name: str) -> Log:
+        path = self._directory if self._partitions == 0 else f"{self._directory}/{name}"
+        return Log.open(path, env=self._env, **{**_NO_BOUNDS, **self._settings})
 
     def ends(self, rows: pa.Table) -> dict[str, int]:
         """Returns the log end offsets of the partitions of some rows, which are made if their topic
@@ -174,8 +175,9 @@ class LogDirDestination:
         for name in self._new_partitions(names) if self._partitions != 0 else ():
             self.log(name)
         for name in names:
-            self.log(name).flush()
-            found[name] = self.log(name).log_end_offset
+            log = self.log(name)
+            log.flush()
+            found[name] = log.log_end_offset
         return found
 
     def _new_partitions(self, names: list[str]) -> list[str]:
@@ -225,14 +227,13 @@ class LogDirDestination:
         """Appends the rows of each log, in order."""
         for name in sorted(pc.unique(rows.column("log")).to_pylist()):
             part = _of_log(rows, name).drop_columns(["log"])
-            self.log(name).append_columns(part, compression=self._compression)
-            self.log(name).flush()
+            log = self.log(name)
+            log.append_columns(part, compression=self._compression)
+            log.flush()
 
     def close(self) -> None:
         """Closes all logs."""
-        with ExitStack() as stack:
-            for log in self._logs.values():
-                stack.callback(log.close)
+        self._logs.close()
 
 
 def _of_log(rows: pa.Table, name: str) -> pa.Table:
