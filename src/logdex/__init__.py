@@ -26,10 +26,12 @@ _PACKAGES = ("errors", "kafka", "rocketmq")
 """Imported when they are first asked for as attributes."""
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _PACKAGES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module(f"{__name__}.{name}")
+if not TYPE_CHECKING:  # with it, type checkers would take any name
+
+    def __getattr__(name: str) -> Any:
+        if name not in _PACKAGES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return import_module(f"{__name__}.{name}")
 
 
 def __dir__() -> list[str]:

@@ -19,7 +19,7 @@ def test_every_name_is_there(name: str) -> None:
 def test_type_checkers_see_the_same_names() -> None:
     """Each with the module that it is loaded from."""
     tree = ast.parse(Path(inspect.getfile(logdex.kafka)).read_text("utf-8"))
-    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
     seen = {
         (alias.asname, f"{node.module}")
         for node in block.body
@@ -35,4 +35,4 @@ def test_dir_lists_what_is_exported() -> None:
 
 def test_other_names_are_no_attributes() -> None:
     with pytest.raises(AttributeError, match="Broker"):
-        _ = logdex.kafka.Broker
+        _ = logdex.kafka.Broker  # type: ignore[attr-defined]
