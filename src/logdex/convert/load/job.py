@@ -177,7 +177,7 @@ def load_store(
                 continue
             result = store.put_columns(joined(tables))
             if result.status is not PutMessageStatus.PUT_OK:
-                hint = "look for topics, bodies or properties that are too large"
+                hint = "mend these rows, or leave them out"
                 raise UsageError(f"the engine refuses rows: {result.status.name}; {result.remark}", hint=hint)
             store.dispatch()
     done.losses += undelivered.losses

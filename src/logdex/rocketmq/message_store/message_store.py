@@ -170,7 +170,8 @@ class MessageStore(ReadableStore):
         """Puts all rows of an Arrow table in one go. Its columns are ``topic``, and as many as are
         wanted of ``body``, ``queue_id`` or ``sharding_key``, ``tags``, ``keys`` (a text or a list),
         ``properties`` (a map), ``born_timestamp_ms`` and ``unique_key``; a row without one gets a
-        new one.
+        new one. A row whose body is null has an empty body, as all rows have without the column;
+        `put_message` refuses a body that is None.
 
         All rows are checked first, as by `put_message`, so that all or none are put. The result has
         the place of the first row, and the number and size of all. Other threads put their messages

@@ -14,7 +14,7 @@ from logdex.errors import UsageError
 from logdex.layout.rocketmq import BLANK, SYS_FLAG_TRANSACTION_MASK
 from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.options import never
-from logdex.rocketmq.message_store.put.encode import PROPERTIES_SIZE_BYTES_MAX, Encoded, Encoder, properties_exceed
+from logdex.rocketmq.message_store.put.encode import Encoded, Encoder
 from logdex.rocketmq.message_store.put.message import (
     Message,
     PutMessageResult,
@@ -24,6 +24,7 @@ from logdex.rocketmq.message_store.put.message import (
     illegal,
     require_message,
 )
+from logdex.rocketmq.message_store.put.property_checks import PROPERTIES_SIZE_BYTES_MAX, properties_exceed
 
 _BATCH_ITEM_SIZE_BYTES = 22
 """The bytes of a message in a client's batch beside body and properties."""

@@ -18,9 +18,10 @@ from logdex.rocketmq.message import properties as props
 from logdex.rocketmq.message.stored_message import head_struct
 from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.put.append import acknowledged
-from logdex.rocketmq.message_store.put.encode import PROPERTIES_SIZE_BYTES_MAX, Encoded, Encoder, properties_exceed
+from logdex.rocketmq.message_store.put.encode import Encoded, Encoder
 from logdex.rocketmq.message_store.put.light_rows import RowPuts, encoded_rows, has_light_queues
 from logdex.rocketmq.message_store.put.message import PutMessageResult, PutMessageStatus, Refusal, illegal
+from logdex.rocketmq.message_store.put.property_checks import PROPERTIES_SIZE_BYTES_MAX, properties_exceed
 from logdex.rocketmq.message_store.put.table_columns import (
     NOTHING,
     Bytes,
@@ -109,6 +110,8 @@ def _prepare(core: StoreCore, encoder: Encoder, table: pa.Table | pa.RecordBatch
     if "body" in names:
         body = bytes_of(texts_of(table, "body"), count)
     properties = _properties(encoder, table, now_ms)
+    if isinstance(properties, Refusal):
+        return properties
     properties_sizes = np.zeros(count, np.int64)
     for piece in properties:
         properties_sizes += len(piece) if isinstance(piece, bytes) else piece.sizes
@@ -183,8 +186,9 @@ def _queues(core: StoreCore, table: pa.Table | pa.RecordBatch, topics: list[byte
     return found
 
 
-def _properties(encoder: Encoder, table: pa.Table | pa.RecordBatch, now_ms: int) -> Pieces:
-    """The stored properties of each row, with a separator after the last one."""
+def _properties(encoder: Encoder, table: pa.Table | pa.RecordBatch, now_ms: int) -> Pieces | Refusal:
+    """The stored properties of each row, with a separator after the last one; or why the first row
+    with properties that the engine refuses is refused."""
     names, count = table.schema.names, table.num_rows
     tags = texts_of(table, "tags") if "tags" in names else None
     keys = keys_of(table) if "keys" in names else None
@@ -197,10 +201,13 @@ def _properties(encoder: Encoder, table: pa.Table | pa.RecordBatch, now_ms: int)
                 each if key is None else [*(each or ()), (UNIQ_KEY_NAME, key)]
                 for each, key in zip(own, given, strict=True)
             ]
-        rows = [
-            encoder.stored_properties(None if tags is None else tags[i].as_py(), keys and keys[i].as_py(), each, now_ms)
-            for i, each in enumerate(own)
-        ]
+        rows: list[bytes] = []
+        for i, each in enumerate(own):
+            tag, key = (None if column is None else column[i].as_py() for column in (tags, keys))
+            raw = encoder.stored_properties(tag, key, each, now_ms)
+            if isinstance(raw, Refusal):
+                return raw
+            rows.append(raw)
         return [bytes_of(pa.array(rows, pa.large_binary()), count)]
     for column in (keys, unique, tags):
         if column is not None:

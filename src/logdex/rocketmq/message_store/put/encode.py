@@ -35,16 +35,19 @@ from logdex.rocketmq.message.stored_message import encode_rest, head_struct
 from logdex.rocketmq.message.tags_code import SCHEDULE_TOPIC_NAME
 from logdex.rocketmq.message_store.options import StoreOptions
 from logdex.rocketmq.message_store.put.light_places import LightPlaces, light_places, reserve_places
-from logdex.rocketmq.message_store.put.message import Message, PutMessageStatus, Refusal, Text, illegal
+from logdex.rocketmq.message_store.put.message import Message, Refusal, Text, illegal
+from logdex.rocketmq.message_store.put.property_checks import (
+    PROPERTIES_SIZE_BYTES_MAX,
+    TIMER_NAMES,
+    properties_exceed,
+    refused_properties,
+)
 from logdex.rocketmq.message_store.put.unique_keys import UniqueKeys
 from logdex.rocketmq.settings.store_config import StoreConfig
 
-PROPERTIES_SIZE_BYTES_MAX = (1 << 15) - 1
 _TOPIC_SIZE_MAX_V1, _TOPIC_SIZE_MAX = 127, 255
 _ENCODER_ROOM_BYTES = 64 << 10
 """How much larger than its body a message may be (MessageExtEncoder)."""
-_INNER_NUM = b"INNER_NUM"
-_TIMER_NAMES = (b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS")
 _FORMS_MAX = 4096
 _NO_HOST_FLAGS = ~(SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6)
 _TEXT = (str, bytes)
@@ -164,9 +167,13 @@ class Encoder:
             0, 0, 0, 0, 0, 0, 0, self.host_flags, 0, self.packed_born_host, 0, self.packed_store_host, 0, 0, 0
         )
 
-    def stored_properties(self, tags: bytes | None, keys: bytes | None, own: Any, now_ms: int) -> bytes:
-        """The stored form of one row's properties, with a separator after the last one."""
+    def stored_properties(self, tags: bytes | None, keys: bytes | None, own: Any, now_ms: int) -> bytes | Refusal:
+        """The stored form of one row's properties, with a separator after the last one; or why the
+        engine refuses them."""
         pairs = self.pairs(Message("", tags=tags, keys=keys or (), properties=dict(own or ())), now_ms)
+        refusal = refused_properties(pairs, self._dialect)
+        if refusal is not None:
+            return refusal
         raw = self._properties(pairs)
         return raw if self._dialect.separator_at_end or not raw else raw + props.PROPERTY_SEPARATOR
 
@@ -232,14 +239,15 @@ class Encoder:
         """The topic, queue, properties and light queues of a message that has properties of its own
         or is for later delivery."""
         pairs = self.pairs(message, now_ms)
-        if _INNER_NUM in pairs:
-            return illegal("the message has the property of an inner batch, INNER_NUM")
+        is_queued = message.sys_flag & SYS_FLAG_TRANSACTION_MASK not in (SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK)
+        is_delayed = is_queued and message.delay_level > 0
+        refusal = refused_properties(pairs, self._dialect, may_be_timed=is_queued and not is_delayed)
+        if refusal is not None:
+            return refusal
         light: tuple[tuple[bytes, int], ...] = ()
-        if message.sys_flag & SYS_FLAG_TRANSACTION_MASK not in (SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK):
-            if message.delay_level > 0:
+        if is_queued:
+            if is_delayed:
                 topic, queue_id = self._delay(message.delay_level, topic, queue_id, pairs)
-            elif self._dialect.has_timer and _is_timed(pairs):
-                return Refusal(PutMessageStatus.WHEEL_TIMER_NOT_ENABLE)
             if props.MULTI_DISPATCH in pairs:
                 light = reserve_places(pairs, topic, queue_id)
         raw = self._properties(pairs)
@@ -310,7 +318,7 @@ class Encoder:
     def _delay(self, level: int, topic: bytes, queue_id: int, pairs: Pairs) -> tuple[bytes, int]:
         """Turns the message into one for later delivery. Returns its topic and queue there."""
         level = min(level, self._levels)
-        for name in _TIMER_NAMES:
+        for name in TIMER_NAMES:
             pairs.pop(name, None)
         pairs[props.DELAY] = b"%d" % level
         pairs[props.REAL_TOPIC], pairs[props.REAL_QUEUE_ID] = topic, b"%d" % queue_id
@@ -350,12 +358,6 @@ class Encoder:
         return raw if self._dialect.separator_at_end else raw[:-1]
 
 
-def properties_exceed(size_bytes: int) -> Refusal:
-    """Refuses a message with properties of this size."""
-    reason = f"the properties, with keys and tags, have {size_bytes:,} bytes, and {PROPERTIES_SIZE_BYTES_MAX:,} at most"
-    return Refusal(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, f"{reason} are stored")
-
-
 def _joined(keys: Text | Iterable[Text]) -> bytes:
     """The value of KEYS: one key, or several with spaces between."""
     if isinstance(keys, _TEXT):
@@ -372,11 +374,6 @@ def _host_flags(born_host: bytes, store_host: bytes) -> int:
 def with_host_flags(sys_flag: int, born_host: bytes, store_host: bytes) -> int:
     """sysFlag with the bits that tell the sizes of packed hosts."""
     return sys_flag & _NO_HOST_FLAGS | _host_flags(born_host, store_host)
-
-
-def _is_timed(pairs: Pairs) -> bool:
-    """Whether the message asks for the timer wheel, which is not part of this store."""
-    return any(name in pairs for name in _TIMER_NAMES) and b"TIMER_OUT_MS" not in pairs
 
 
 def require_log_file_size(size_bytes: int | None) -> None:

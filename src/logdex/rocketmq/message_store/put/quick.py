@@ -15,8 +15,9 @@ from logdex.rocketmq.message.stored_message import head_struct
 from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.options import never
 from logdex.rocketmq.message_store.put.append import acknowledged
-from logdex.rocketmq.message_store.put.encode import PROPERTIES_SIZE_BYTES_MAX, Encoder
+from logdex.rocketmq.message_store.put.encode import Encoder
 from logdex.rocketmq.message_store.put.message import Message, PutMessageResult, PutMessageStatus, Text
+from logdex.rocketmq.message_store.put.property_checks import PROPERTIES_SIZE_BYTES_MAX
 
 _TOPIC_SIZE_MAX = 127
 _QUEUE_ID_MAX = 0xFFFF

@@ -18,16 +18,10 @@ from logdex.rocketmq.message import properties as props
 from logdex.rocketmq.message.stored_message import StoredMessage, encode_rest, head_struct
 from logdex.rocketmq.message_store.core import StoreCore
 from logdex.rocketmq.message_store.put.append import put_encoded, put_refusal
-from logdex.rocketmq.message_store.put.encode import (
-    PROPERTIES_SIZE_BYTES_MAX,
-    Encoded,
-    Encoder,
-    Pairs,
-    properties_exceed,
-    with_host_flags,
-)
+from logdex.rocketmq.message_store.put.encode import Encoded, Encoder, Pairs, with_host_flags
 from logdex.rocketmq.message_store.put.light_places import light_places, reserve_places
 from logdex.rocketmq.message_store.put.message import PutMessageResult, Refusal, illegal
+from logdex.rocketmq.message_store.put.property_checks import PROPERTIES_SIZE_BYTES_MAX, properties_exceed
 from logdex.rocketmq.settings.dialect import Dialect
 
 

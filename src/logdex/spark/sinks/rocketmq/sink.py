@@ -28,6 +28,13 @@ FORMAT = FORMATS["rocketmq"]
 OPTIONS = (*SINK_OPTIONS, "defaultTopicQueueNums", *format_settings(FORMAT))
 COMMIT_LOG = "commitlog"
 
+_OF_ROWS = (
+    PutMessageStatus.MESSAGE_ILLEGAL,
+    PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
+    PutMessageStatus.WHEEL_TIMER_NOT_ENABLE,
+)
+"""The statuses with which a store refuses rows that it takes at no other time either."""
+
 _KINDS = {
     "body": pa.large_binary(),
     "queueId": pa.int32(),
@@ -121,7 +128,7 @@ class StoreDestination:
             return
         result = self._store.put_columns(rows)
         status = result.status
-        if status in (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED):
+        if status in _OF_ROWS:
             raise UsageError(
                 f"{self._store.path}: a row is no message that the store takes ({status.name}): {result.remark}"
             )

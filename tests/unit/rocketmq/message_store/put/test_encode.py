@@ -18,6 +18,18 @@ from tests.unit.rocketmq.message_store.open_stores import open_store
 LARGE: dict[str, Any] = {"mapped_file_size_commit_log": 1 << 20, "unique_keys": False}
 
 
+def put_as_row(store: MessageStore, message: Message) -> PutMessageResult:
+    row = {"topic": [message.topic], "body": [message.body]}
+    if message.properties:
+        row["properties"] = pa.array([[*message.properties.items()]], pa.map_(pa.string(), pa.string()))
+    return store.put_columns(pa.table(row))
+
+
+def is_row(message: Message) -> bool:
+    """Whether a table can have this message."""
+    return message.body is not None and not message.sys_flag and not message.delay_level
+
+
 @pytest.mark.parametrize(
     ("message", "status"),
     [
@@ -33,6 +45,8 @@ LARGE: dict[str, Any] = {"mapped_file_size_commit_log": 1 << 20, "unique_keys": 
         (Message("orders", sys_flag=0x80), PutMessageStatus.MESSAGE_ILLEGAL),
         (Message("orders", properties={"TIMER_DELAY_SEC": "3"}), PutMessageStatus.WHEEL_TIMER_NOT_ENABLE),
         (Message("orders", properties={"TIMER_DELAY_SEC": "3"}, delay_level=1), PutMessageStatus.PUT_OK),
+        (Message("orders", properties={"TIMER_DELIVER_MS": "3", "a": "b"}), PutMessageStatus.WHEEL_TIMER_NOT_ENABLE),
+        (Message("orders", properties={"TIMER_DELAY_MS": "3", "TIMER_OUT_MS": "4"}), PutMessageStatus.PUT_OK),
     ],
 )
 def test_the_engines_checks(message: Message, status: PutMessageStatus, tmp_path: Path) -> None:
@@ -42,6 +56,28 @@ def test_the_engines_checks(message: Message, status: PutMessageStatus, tmp_path
         assert put.is_stored == (status is PutMessageStatus.PUT_OK)
         assert bool(put.remark) == (not put.is_stored)
         assert store.max_phy_offset == put.size_bytes
+        if is_row(message):
+            row = put_as_row(store, message)
+            assert (row.status, row.remark, row.size_bytes) == (put.status, put.remark, put.size_bytes)
+            assert store.max_phy_offset == 2 * put.size_bytes
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [("INNER_NUM", PutMessageStatus.MESSAGE_ILLEGAL), ("TIMER_DELAY_SEC", PutMessageStatus.WHEEL_TIMER_NOT_ENABLE)],
+)
+def test_one_row_with_such_a_property_refuses_the_table(name: str, status: PutMessageStatus, tmp_path: Path) -> None:
+    """Also beside a row with properties that are too large, and one with a body that is: the engine
+    looks at those later."""
+    own = [[("a", "b")], [("a", "x" * 40_000)], [(name, "3")], None]
+    maps, bodies = pa.array(own, pa.map_(pa.string(), pa.string())), [b"", b"", b"", bytes(2000)]
+    with open_store(tmp_path / "store", max_message_size=1000, **LARGE) as store:
+        put = store.put_columns(pa.table({"topic": ["orders"] * 4, "body": bodies, "properties": maps}))
+        assert (put.status, store.max_phy_offset) == (status, 0)
+    message = Message("orders", properties={name: "3"})
+    with open_store(tmp_path / "older", rocketmq_version="4.9.7", **LARGE) as store:
+        for put in (store.put_message(message), put_as_row(store, message)):
+            assert put.is_stored == (status is PutMessageStatus.WHEEL_TIMER_NOT_ENABLE)
 
 
 REASONS: list[tuple[Message, str]] = [
@@ -53,6 +89,10 @@ REASONS: list[tuple[Message, str]] = [
         "the properties, with keys and tags, have 40,003 bytes, and 32,767 at most are stored",
     ),
     (Message("orders", properties={"INNER_NUM": "3"}), "the message has the property of an inner batch, INNER_NUM"),
+    (
+        Message("orders", properties={"TIMER_DELAY_SEC": "3"}),
+        "the message is for a time, and this store has no timer wheel",
+    ),
     (Message("orders", sys_flag=0x80), "sys_flag 128 has the bit of an inner batch, 128"),
 ]
 
@@ -62,9 +102,8 @@ def test_the_one_reason_is_told(message: Message, reason: str, tmp_path: Path) -
     with open_store(tmp_path / "store", max_message_size=1000, **LARGE) as store:
         for put in (store.put_message, lambda each: store.put_messages([each])):
             assert put(message).remark == reason
-        rows = {"topic": [message.topic], "body": [message.body]}
-        if message.body is not None and not message.properties and not message.sys_flag:
-            assert store.put_columns(pa.table(rows)).remark == reason
+        if is_row(message):
+            assert put_as_row(store, message).remark == reason
         assert store.put_columns(pa.table({"topic": ["a", None]})).remark == "a row has no topic"
         batch = [Message("orders", bytes(400), queue_id=0)] * 3
         assert store.put_messages(batch).remark == "the batch has 1,266 bytes, and max_message_size is 1,000"
@@ -118,23 +157,19 @@ ORDER = [
     ("disk", PutMessageStatus.SERVICE_NOT_AVAILABLE),
     ("topic", PutMessageStatus.MESSAGE_ILLEGAL),
     ("busy", PutMessageStatus.OS_PAGE_CACHE_BUSY),
+    ("inner batch", PutMessageStatus.MESSAGE_ILLEGAL),
+    ("timer", PutMessageStatus.WHEEL_TIMER_NOT_ENABLE),
     ("properties", PutMessageStatus.PROPERTIES_SIZE_EXCEEDED),
     ("body", PutMessageStatus.MESSAGE_ILLEGAL),
 ]
 """What is wrong, in the order of the engine's checks."""
+OWN = {"inner batch": ("INNER_NUM", "3"), "timer": ("TIMER_DELAY_SEC", "3"), "properties": ("a", "x" * 32768)}
 REMARKS = {
     "closed": "it is closed",
     "failed": "a write has failed (no space is left); close it and open it again",
     "slave": "it is a slave (is_slave)",
     "disk": "0 % of the disk is used, over the limit of 90 % (disk_space_warning_level_ratio)",
 }
-
-
-def put_as_row(store: MessageStore, message: Message) -> PutMessageResult:
-    row = {"topic": [message.topic], "body": [message.body]}
-    if message.properties:
-        row["properties"] = pa.array([[*message.properties.items()]], pa.map_(pa.string(), pa.string()))
-    return store.put_columns(pa.table(row))
 
 
 @pytest.mark.parametrize("way", ["one", "batch", "half", "columns"])
@@ -156,8 +191,7 @@ def test_the_first_of_the_engines_checks_decides(way: str, tmp_path: Path) -> No
             core.group_commit.failed = OSError("no space is left") if "failed" in faults else None
             told = next((REMARKS[name] for name in REMARKS if name in faults), "")
             message = Message("t" * 256 if "topic" in faults else "t", bytes(1001 if "body" in faults else 0))
-            if "properties" in faults:
-                message.properties = {"a": "x" * 32768}
+            message.properties = dict(OWN[name] for name in OWN if name in faults)
             refused = put(message)
             assert refused.status is status, (wrong, also)
             assert not told or refused.remark == f"the store takes no messages: {told}"

@@ -77,6 +77,8 @@ def test_batches_are_counted_per_query(tmp_path: Path) -> None:
         ({"body": [b"x"], "properties": ["[1]"]}, {"topic": "t"}, "say a JSON object"),
         ({"body": [b"x"]}, {"topic": "t", "tag": "x"}, "rocketmq_store has no option 'tag'"),
         ({"body": [b"x" * (5 << 20)]}, {"topic": "t"}, "no message that the store takes"),
+        ({"body": [b"x"], "properties": ['{"INNER_NUM": "2"}']}, {"topic": "t"}, "takes .MESSAGE_ILLEGAL"),
+        ({"body": [b"x"], "properties": ['{"TIMER_DELAY_MS": "2"}']}, {"topic": "t"}, "takes .WHEEL_TIMER_NOT_ENABLE"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, columns: dict[str, list[object]], options: dict[str, str], said: str) -> None:
