@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import shutil
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
@@ -143,3 +144,29 @@ def test_a_brokers_store_is_gone_on_with(name: str, golden_copy: Callable[[str],
     with MessageStore.open(root, background=False, **settings_of(name)) as store:
         assert store.load_report.was_clean
         assert (store.load_report.queues_from, store.load_report.index_from) == (store.max_phy_offset,) * 2
+
+
+CLOSED = [
+    pytest.param(name, marks=() if name.startswith("tiny-5") else pytest.mark.slow)
+    for name in golden.derived_anew()
+    if not golden.manifest(name)["unclean"]
+]
+
+
+@pytest.mark.parametrize("lost", ["the log's last entry", "the index"])
+@pytest.mark.parametrize("name", CLOSED)
+def test_what_a_broker_had_written_is_derived_again(name: str, lost: str, golden_copy: Callable[[str], Path]) -> None:
+    root, entry_size = golden_copy(name), 20
+    if lost == "the index":
+        shutil.rmtree(root / "index")
+    else:
+        topic, queue, offset, *_ = max(golden.manifest(name)["entries"], key=lambda entry: entry[3])
+        per_file = config_of(name).consume_queue_file_size_bytes // entry_size
+        path = root / "consumequeue" / topic / str(queue) / f"{offset // per_file * per_file * entry_size:020d}"
+        with path.open("r+b") as file:
+            file.seek(offset % per_file * entry_size)
+            file.write(bytes(entry_size))
+    assert derived_files(root) != expected_files(name)
+    with MessageStore.open(root, background=False, **settings_of(name)) as store:
+        assert store.load_report.was_clean
+    assert derived_files(root) == expected_files(name)

@@ -14,6 +14,7 @@ import pytest
 import logdex
 from logdex.errors import CorruptError, MissingFileError, UnsupportedLayoutError, UsageError
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
+from logdex.rocketmq.message_store.closed_state import FILE_NAME
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message
 from logdex.rocketmq.read.results import GetMessageStatus
@@ -55,7 +56,9 @@ def derived(root: Path) -> dict[str, bytes]:
 
 def require_whole(root: Path, expected: dict[str, bytes]) -> None:
     """Everything is there again, byte for byte, and the store goes on."""
+    was_clean = not (root / "abort").exists()
     with open_store(root) as store:
+        assert store.load_report.was_clean == was_clean
         assert store.max_phy_offset == store.load_report.log_end_offset
     assert derived(root) == expected
     with open_store(root) as store:
@@ -119,6 +122,19 @@ def test_what_is_lost_is_derived(harm: str, ends: str, tmp_path: Path) -> None:
     root = tmp_path / "store"
     expected = make(root, ends=ends)
     HARMS[harm](root)
+    require_whole(root, expected)
+
+
+@pytest.mark.parametrize(
+    "harm", [zero("consumequeue/orders/2/*", 180, 200), lose("index")], ids=["the log's last entry", "the index"]
+)
+def test_what_is_lost_of_a_store_that_a_broker_closed(harm: Callable[[Path], None], tmp_path: Path) -> None:
+    """No broker notes what its store had: the log alone shows it."""
+    root = tmp_path / "store"
+    expected = make(root)
+    (root / FILE_NAME).unlink()
+    harm(root)
+    assert derived(root) != expected
     require_whole(root, expected)
 
 
