@@ -232,8 +232,8 @@ class _Opening:
         damaged = [queue for queue in found_queues if is_damaged(queue)]
         closed = ClosedState.read(self.paths.root, log, end_offset, self.env)
         is_missing = bool(damaged) or not found_queues or self._have_lost(found_queues, log, closed)
-        known = self._is_deleted(), self.config, self.env
-        if is_missing or (is_clean and lacks_entries(found_queues, log, end_offset, *known)):
+        known = self._is_deleted(), self.config, self.env, closed is None
+        if is_missing or ((is_clean or closed is None) and lacks_entries(found_queues, log, queues_from, *known)):
             queues_from = log.min_offset
         trusted_ms = None if self.report.was_clean else checkpoint.values.index_msg_timestamp_ms
         keyless, indexed = ((), ()) if closed is None else (closed.keyless, closed.indexed)

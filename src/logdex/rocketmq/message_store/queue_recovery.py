@@ -1,5 +1,5 @@
 """Whether the ConsumeQueues of a store lack entries, found cheaply: from the files' sizes, and from
-the entries for the end of the log, which must name every message there.
+the entries, which must name every message. They are a small part of the log's size.
 
 Source: ``docs/formats/consume-queue.md``; ConsumeQueue.recover.
 """
@@ -24,7 +24,15 @@ from logdex.rocketmq.scan.log_walk import walk
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 _TAIL_BYTES = 4 << 20
-"""How much of the log's end the entries are held against."""
+"""How much of the log's end the entries are held against, if a closed state says what was there
+before."""
+_PART_ENTRIES = 1 << 20
+"""About how many entries are read at once."""
+_PARTS_MAX = 16
+"""A log of which the entries are in more parts is held against so many of them, evenly spread."""
+_WALKED_MAX = 10_000
+"""So many messages without an entry, be it of deleted topics, are read one by one. If there are
+more, a scan is quicker."""
 
 
 def is_damaged(queue: ConsumeQueue) -> bool:
@@ -76,39 +84,65 @@ def lacks_entries(
     is_deleted: Callable[[bytes], bool],
     config: StoreConfig,
     env: Env,
+    whole: bool,
 ) -> bool:
-    """Whether a message near the end of the log lacks its entry. Reads the entries for the last few
-    MiB of the log, and the messages that they do not name. Messages of deleted topics have no
-    entries, nor have those of an earlier life of a queue."""
-    if end_offset == log.min_offset:
-        return False
-    begin = max(end_offset - _TAIL_BYTES, log.min_offset)
+    """Whether a message before `end_offset` lacks its entry: one in the last few MiB, or with
+    `whole` one anywhere. Reads the entries, and the messages that they do not name. Messages of
+    deleted topics have no entries, nor have those of an earlier life of a topic or queue."""
+    begin = log.min_offset if whole else max(end_offset - _TAIL_BYTES, log.min_offset)
     gaps = _Gaps(queues, log, is_deleted, config, env)
-    spans = [_tail(queue, begin, end_offset) for queue in queues]
-    if begin == log.min_offset:
-        spans.append(np.array([[begin, 0]], np.int64))  # a message begins here
-    named = np.concatenate(spans) if spans else np.empty((0, 2), np.int64)
-    if not len(named):
-        return gaps.have_queued(log.file_at_or_before(end_offset - 1).start_offset, end_offset)
-    named = named[np.argsort(named[:, 0], kind="stable")]
-    ends = np.maximum.accumulate(named[:, 0] + named[:, 1])
-    following = np.append(named[1:, 0], end_offset)
-    places = np.flatnonzero(following > ends).tolist()
-    return any(gaps.have_queued(int(ends[place]), int(following[place])) for place in places)
+    before, last = (begin if begin == log.min_offset else None), begin
+    for low, high in _parts(queues, begin, end_offset) if whole else [(begin, end_offset)]:
+        if low != last:
+            before = None  # what lies between two parts is not looked at
+        last = high
+        starts, ends = np.concatenate([np.empty((2, 0), np.int64), *(_named(queue, low, high) for queue in queues)], 1)
+        if not len(starts):
+            continue
+        order = np.argsort(starts, kind="stable")
+        starts = starts[order]
+        ends = np.maximum.accumulate(np.append(starts[0] if before is None else before, ends[order]))
+        for place in np.flatnonzero(starts > ends[:-1]).tolist():
+            if gaps.have_queued(int(ends[place]), int(starts[place])):
+                return True
+        before = int(ends[-1])
+    if before is None:
+        before = log.file_at_or_before(end_offset - 1).start_offset
+    return (before < end_offset and gaps.have_queued(before, end_offset)) or gaps.have_suspects
 
 
-def _tail(queue: ConsumeQueue, begin: int, end: int) -> npt.NDArray[np.int64]:
-    """(physical offset, size) of a queue's entries for messages in [begin, end)."""
-    low = queue.start_offset
+def _parts(queues: Iterable[ConsumeQueue], begin: int, end: int) -> list[tuple[int, int]]:
+    """The parts of the log in [begin, end) that are looked at."""
+    count = sum(queue.max_offset - queue.start_offset for queue in queues) // _PART_ENTRIES + 1
+    size = -(-(end - begin) // count)
+    lows = [begin + size * place for place in range(count)]
+    if count > _PARTS_MAX:
+        lows = [lows[place * (count - 1) // (_PARTS_MAX - 1)] for place in range(_PARTS_MAX)]
+    return [(low, min(low + size, end)) for low in lows if low < end]
 
-    def is_before(at: int) -> bool:
-        entry = queue.entry(at)
-        return entry.is_pre_blank or entry.physical_offset < begin
 
-    first = low + bisect_left(range(low, queue.max_offset), True, key=lambda at: not is_before(at))
-    entries = queue.entries(first, queue.max_offset - first)
-    rows = np.stack([entries["physical_offset"], entries["size"].astype(np.int64)], axis=1)
-    return rows[(rows[:, 0] >= begin) & (rows[:, 0] < end)]
+def _named(queue: ConsumeQueue, begin: int, end: int) -> npt.NDArray[np.int64]:
+    """Where the messages in [begin, end) start and end that a queue's entries name: two rows."""
+    places = range(queue.start_offset, queue.max_offset)
+
+    def first_from(offset: int) -> int:
+        return queue.start_offset + bisect_left(places, True, key=lambda at: _is_from(queue, at, offset))
+
+    first = first_from(begin)
+    following = queue.max_offset
+    if following > first and _is_from(queue, following - 1, end):
+        following = first_from(end)
+    entries = queue.entries(first, following - first)
+    starts = entries["physical_offset"].astype(np.int64)
+    spans = np.stack([starts, starts + entries["size"]])
+    is_inside = (starts >= begin) & (starts < end)
+    return spans if is_inside.all() else spans[:, is_inside]
+
+
+def _is_from(queue: ConsumeQueue, at: int, offset: int) -> bool:
+    """Whether the entry at a queue offset is for a message from a physical offset on."""
+    entry = queue.entry(at)
+    return not entry.is_pre_blank and entry.physical_offset >= offset
 
 
 class _Gaps:
@@ -122,16 +156,33 @@ class _Gaps:
         config: StoreConfig,
         env: Env,
     ) -> None:
-        self._queues = {(queue.topic, queue.queue_id): queue for queue in queues}
+        self._topics: dict[bytes, dict[int, ConsumeQueue]] = {}
+        for queue in queues:
+            if queue.max_offset > 0:
+                self._topics.setdefault(queue.topic, {})[queue.queue_id] = queue
         self._log, self._is_deleted, self._config, self._env = log, is_deleted, config, env
+        self._steps = _WALKED_MAX
+        self._made_again: set[bytes] = set()
+        """The topics of which a queue has begun anew: they were deleted and made again."""
+        self._suspects: set[bytes] = set()
+        """The topics that have a message, before those of all of their queues, whose queue is
+        missing. Either the queue is lost, or the topic was made again."""
+
+    @property
+    def have_suspects(self) -> bool:
+        """Whether a message that must have an entry was among those that `have_queued` could not
+        decide about."""
+        return bool(self._suspects - self._made_again)
 
     def have_queued(self, begin: int, end: int) -> bool:
-        """Whether a message begins in [begin, end) that must have an entry."""
+        """Whether a message begins in [begin, end) that must have an entry, or so many were read
+        that a scan is to decide. Call it for one gap after the other."""
         try:
             for offset, message in walk(self._log, begin, self._config, self._env, look_behind=False):
                 if offset >= end:
                     return False
-                if message.is_queued and not self._is_earlier(offset, message) and not self._is_deleted(message.topic):
+                self._steps -= 1
+                if not self._steps or self._must_be_named(offset, message):
                     return True
         except StorageError:
             raise  # the file may be sound
@@ -139,12 +190,21 @@ class _Gaps:
             return True
         return False
 
-    def _is_earlier(self, offset: int, message: StoredMessage) -> bool:
-        """Whether a message lies before the first one of its queue's life."""
-        queue = self._queues.get((message.topic, message.queue_id))
-        return (
-            queue is not None
-            and queue.start_offset == 0
-            and queue.max_offset > 0
-            and queue.entry(0).physical_offset > offset
-        )
+    def _must_be_named(self, offset: int, message: StoredMessage) -> bool:
+        if not message.is_queued or self._is_deleted(message.topic):
+            return False
+        queues = self._topics.get(message.topic, {})
+        if message.queue_id in queues:
+            if not _begins_behind(queues[message.queue_id], offset):
+                return True
+            self._made_again.add(message.topic)
+            return False
+        if not queues or not all(_begins_behind(queue, offset) for queue in queues.values()):
+            return True
+        self._suspects.add(message.topic)
+        return False
+
+
+def _begins_behind(queue: ConsumeQueue, offset: int) -> bool:
+    """Whether a queue's first message of all lies behind a physical offset."""
+    return queue.start_offset == 0 and queue.entry(0).physical_offset > offset

@@ -68,7 +68,7 @@ HARMS = {
 }
 
 
-ENDS = ("closed", "killed", "continued by a broker")
+ENDS = ("closed", "killed", "continued by a broker", "closed by a broker", "killed at a broker")
 
 
 @pytest.mark.parametrize(("harm", "ends"), cases(product(HARMS, ENDS), 4))
@@ -82,11 +82,13 @@ def test_lost_entries_are_noticed(harm: str, ends: str, tmp_path: Path) -> None:
             store.put_message(Message("late", queue_id=turn % 2))
         store.dispatch()
         store.flush()
-        if ends == "killed":
+        if ends.startswith("killed"):
             crash(store)
         else:
             store.close()
             (root / FILE_NAME).write_bytes(noted)
+    if ends.endswith(" a broker") and ends != "continued by a broker":
+        (root / FILE_NAME).unlink()  # no broker writes it
     expected = queues(root)
     HARMS[harm](root)
     with open_store(root) as store:
@@ -117,7 +119,9 @@ def test_deleted_topics_lack_nothing(tmp_path: Path) -> None:
         assert store.load_report.queues_from == store.max_phy_offset
         assert store.put_message(Message("early", queue_id=0)).queue_offset == 0
     (root / FILE_NAME).write_bytes(noted)
-    for _ in range(2):
+    for turn in range(3):
+        if turn == 2:
+            (root / FILE_NAME).unlink()  # a message of the earlier life of queue 0 tells of queue 3
         with open_store(root) as store:
             assert store.load_report.queues_from == store.max_phy_offset
             known = {(queue.topic, queue.queue_id): queue.max_offset for queue in store.queues()}
@@ -138,28 +142,54 @@ def test_expired_queues_lack_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["consumerOffset.json", "delayOffset.json", "nowhere"])
-def test_what_a_broker_closed(where: str, tmp_path: Path) -> None:
-    """Nothing says which queues it has; but what consumers have read was there."""
+def test_a_part_of_a_large_log_that_a_broker_closed(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a log with more messages than are looked at, only parts show what is lost; but what
+    consumers have read was there."""
+    monkeypatch.setattr(queue_recovery, "_PART_ENTRIES", 5)
+    monkeypatch.setattr(queue_recovery, "_PARTS_MAX", 3)
     root, topic = tmp_path / "store", "early"
     with open_store(root) as store:
-        for _ in range(3):
-            store.put_message(Message("early", queue_id=0, delay_level=2 if where == "delayOffset.json" else 0))
         for turn in range(40):
+            if turn == 15:
+                for _ in range(3):
+                    level = 2 if where == "delayOffset.json" else 0
+                    store.put_message(Message("early", queue_id=0, delay_level=level))
             store.put_message(Message("late", queue_id=turn % 2))
+        for turn in range(40):
+            store.put_message(Message(("late", "even")[turn % 2], queue_id=0))
     (root / FILE_NAME).unlink()
     if where == "consumerOffset.json":
         (root / "config" / where).write_text('{"offsetTable":{"early@G":{0:2,1:0},"gone@G":{0:7}}}')
     elif where == "delayOffset.json":
         topic = "SCHEDULE_TOPIC_XXXX"
         (root / "config" / where).write_text('{"offsetTable":{2:1,3:0}}')
+    for lost, is_noticed in ((None, False), (topic, where != "nowhere"), ("even", True)):
+        if lost is not None:
+            shutil.rmtree(root / "consumequeue" / lost)
+        with open_store(root) as store:
+            assert store.load_report.queues_from == (0 if is_noticed else store.max_phy_offset)
+            assert lost is None or (lost.encode() in {queue.topic for queue in store.queues()}) == is_noticed
+        (root / FILE_NAME).unlink()
+
+
+def test_many_messages_without_entries_are_left_to_a_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic that a broker has deleted makes the first opening scan the log, and no later one."""
+    root = tmp_path / "store"
+    make(root)
+    (root / FILE_NAME).unlink()
+    delete_topic(root, "early")
+    monkeypatch.setattr(queue_recovery, "_WALKED_MAX", 20)
+    for is_scanned in (True, False):
+        with open_store(root) as store:
+            assert store.load_report.queues_from == (0 if is_scanned else store.max_phy_offset)
+            assert [(queue.topic, queue.max_offset) for queue in store.queues()] == [(b"late", 20)] * 2
+    (root / FILE_NAME).unlink()
+    monkeypatch.setattr(queue_recovery, "_WALKED_MAX", 30)
     with open_store(root) as store:
         assert store.load_report.queues_from == store.max_phy_offset
-    (root / FILE_NAME).unlink()
-    shutil.rmtree(root / "consumequeue" / topic)
-    with open_store(root) as store:
-        is_noticed = store.load_report.queues_from == 0
-        assert is_noticed == (where != "nowhere")
-        assert (topic.encode() in {queue.topic for queue in store.queues()}) == is_noticed
+    require_sound(root)
 
 
 @pytest.mark.parametrize(
