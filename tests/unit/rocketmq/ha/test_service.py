@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from logdex.errors import (
@@ -25,7 +26,7 @@ from logdex.rocketmq.ha.service import HAService
 from logdex.rocketmq.ha.timing import HATiming
 from logdex.rocketmq.ha.wire import Transfer, TransferDecoder, pack_report
 from logdex.rocketmq.message_store.message_store import MessageStore
-from logdex.rocketmq.message_store.put.message import Message, PutMessageStatus
+from logdex.rocketmq.message_store.put.message import Message, PutMessageResult, PutMessageStatus
 from tests.unit.rocketmq.ha.masters import FAST, follow, log_bytes, put_messages
 from tests.unit.rocketmq.message_store.open_stores import SIZES, open_store, require_sound
 
@@ -251,6 +252,16 @@ def test_files_that_are_removed_while_they_are_sent(tmp_path: Path) -> None:
 
 
 # -- waiting for slaves --------------------------------------------------------------------------
+def other_puts(store: MessageStore) -> Iterator[PutMessageResult]:
+    """The results of puts other than that of one message."""
+    yield store.put_messages([Message("a", queue_id=0)] * 3)
+    yield store.put_columns(pa.table({"topic": ["a", "b"], "body": [b"x", b"y"]}))
+    for commit in (True, False):
+        half = store.put_half(Message("a", b"half"))
+        yield half
+        yield store.end_transaction(half, commit=commit)
+
+
 def test_puts_wait_for_slaves(tmp_path: Path) -> None:
     with master(tmp_path / "master", in_sync_replicas=2) as (store, service), following(service, tmp_path / "slave"):
         for number in range(5):
@@ -258,7 +269,8 @@ def test_puts_wait_for_slaves(tmp_path: Path) -> None:
             assert put.status is PutMessageStatus.PUT_OK
             [slave] = service.slaves
             assert slave.acknowledged_offset == store.max_phy_offset
-        assert store.put_messages([Message("a", queue_id=0)] * 3).status is PutMessageStatus.PUT_OK
+        for put in other_puts(store):
+            assert (put.status, slave.acknowledged_offset) == (PutMessageStatus.PUT_OK, store.max_phy_offset)
     assert log_bytes(tmp_path / "slave") == log_bytes(tmp_path / "master")
 
 
@@ -272,7 +284,7 @@ def test_puts_wait_for_slaves(tmp_path: Path) -> None:
     ],
 )
 def test_slaves_that_do_not_acknowledge(version: str, slaves: str, status: PutMessageStatus, tmp_path: Path) -> None:
-    options: dict[str, Any] = {"in_sync_replicas": 2, "slave_timeout_ms": 60}
+    options: dict[str, Any] = {"in_sync_replicas": 2, "slave_timeout_ms": 20}
     with master(tmp_path / "master", version=version) as (store, service):
         pass
     with open_store(tmp_path / "master", rocketmq_version=version) as store:
@@ -284,8 +296,9 @@ def test_slaves_that_do_not_acknowledge(version: str, slaves: str, status: PutMe
         put = store.put_message(Message("a"))
         assert put.status is status
         assert put.is_stored
-        assert (time.monotonic() - begin >= 0.06) is (status is PutMessageStatus.FLUSH_SLAVE_TIMEOUT)
+        assert (time.monotonic() - begin >= 0.02) is (status is PutMessageStatus.FLUSH_SLAVE_TIMEOUT)
         assert store.put_message(Message("a", wait_store_msg_ok=False)).status is PutMessageStatus.PUT_OK
+        assert [(put.status, put.is_stored) for put in other_puts(store)] == [(status, True)] * 6
         service.close()
         assert store.put_message(Message("a")).status is PutMessageStatus.PUT_OK
         if tap is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -47,14 +47,23 @@ def put_slowly(store: MessageStore, env: SlowDisk, found: list[PutMessageResult]
     return thread
 
 
-@pytest.mark.parametrize("way", ["one", "batch", "half"])
+@pytest.mark.parametrize("way", ["one", "batch", "half", "columns", "commit", "rollback"])
 def test_who_waits_too_long_for_anothers_fsync_is_told(way: str, tmp_path: Path) -> None:
     env, found = SlowDisk(), list[PutMessageResult]()
     with open_store(tmp_path / "store", flush="sync", sync_flush_timeout_ms=20, env=env) as store:
-        store.put_half(Message("orders", queue_id=0))  # makes the topics
+        half = store.put_half(Message("orders", queue_id=0))  # makes the topics
+        store.dispatch()
+        message = Message("orders", b"late", queue_id=0)
+        put: dict[str, Callable[[], PutMessageResult]] = {
+            "one": lambda: store.put_message(message),
+            "batch": lambda: store.put_messages([message]),
+            "half": lambda: store.put_half(message),
+            "columns": lambda: store.put_columns(pa.table({"topic": ["orders"], "queue_id": [0]})),
+            "commit": lambda: store.end_transaction(half, commit=True),
+            "rollback": lambda: store.end_transaction(half, commit=False),
+        }
         thread = put_slowly(store, env, found)
-        put = {"one": store.put_message, "half": store.put_half, "batch": lambda each: store.put_messages([each])}[way]
-        late = put(Message("orders", b"late", queue_id=0))
+        late = put[way]()
         assert (late.status, late.is_stored) == (PutMessageStatus.FLUSH_DISK_TIMEOUT, True)
         not_waiting = store.put_message(Message("orders", queue_id=0, wait_store_msg_ok=False))
         assert not_waiting.status is PutMessageStatus.PUT_OK
