@@ -8,7 +8,7 @@ from logdex.errors import LogFailedError
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message
 from tests.unit.rocketmq.consuming.stores import consumer, numbers, store_with
-from tests.unit.rocketmq.message_store.open_stores import require_sound
+from tests.unit.rocketmq.message_store.open_stores import NOW_MS, require_sound
 
 
 def scheduled(store: MessageStore, level: int) -> list[dict[bytes, bytes]]:
@@ -56,6 +56,40 @@ def test_a_message_comes_again_with_its_topic_and_is_given_up_in_the_end(tmp_pat
         assert dead.properties[b"RETRY_TOPIC"] == b"orders"
         assert dead.properties[b"ORIGIN_MESSAGE_ID"] == b"7F00000100002A9F0000000000000000"
         assert dead.properties[b"DELAY"] == b"0"
+
+
+@pytest.mark.parametrize("delivers", ["deliver_due", "the store's thread"])
+def test_a_message_is_given_up_after_the_brokers_delays(delivers: str, tmp_path: Path) -> None:
+    """The store delivers it each time: by default 16 times, at delay levels 3 to 18."""
+    now_ms, has_thread = [NOW_MS], delivers != "deliver_due"
+    most = 2 if has_thread else 16
+    options = {"background": has_thread, "schedule_interval_ms": 1, "clock_ms": lambda: now_ms[-1]}
+    with (
+        store_with(tmp_path, 1, **options) as store,
+        consumer(store, max_reconsume_times=most if has_thread else None) as member,
+    ):
+        [message] = member.poll(timeout=60)
+        for times in range(most):
+            assert member.reconsume_later(message).is_stored
+            member.commit()
+            store.dispatch()
+            now_ms.append(now_ms[-1] + store.core.config.delay_levels_ms[times + 2] - 1)
+            assert store.delay_progress()[times + 3] == (0, 1)
+            assert has_thread or store.deliver_due() == 0
+            assert member.poll() == []
+            now_ms.append(now_ms[-1] + 1)
+            assert has_thread or store.deliver_due() == 1
+            [message] = member.poll(timeout=60)
+            assert (message.topic, message.body, message.reconsume_times) == (b"orders", b"0", times + 1)
+            assert has_thread or store.delay_progress()[times + 3] == (1, 1)
+        member.reconsume_later(message)
+        member.commit()
+        store.dispatch()
+        assert [dead.reconsume_times for dead in store.get_message("%DLQ%G", 0, 0).messages] == [most + 1]
+        now_ms.append(now_ms[-1] << 1)
+        assert store.deliver_due() == 0
+        assert member.poll() == []
+    require_sound(tmp_path)
 
 
 def deliver(store: MessageStore, level: int) -> None:
