@@ -3,8 +3,12 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sys
+import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ from logdex.errors import CorruptError, LogClosedError, UsageError
 from logdex.rocketmq.consuming.consumer import Consumer
 from logdex.rocketmq.consuming.consumer_offsets import ConsumerOffsetManager
 from logdex.rocketmq.consuming.local_offsets import LocalFileOffsetStore
+from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
@@ -88,6 +93,42 @@ def test_members_share_the_queues(tmp_path: Path) -> None:
         assert [queue_id for _, queue_id in one.assignment] == [0, 1, 2, 3]
         again += read_all(one)
         assert sorted(again) == [number for number in range(40) if number % 4 > 1]  # what left without a commit
+
+
+@pytest.mark.parametrize("members", [1, 2])
+def test_two_threads_consume_while_messages_are_put(members: int, tmp_path: Path) -> None:
+    """As one member, or as one each: every message comes once, and to each thread those of a queue
+    in their order."""
+    count, until_s, interval_s = 80, time.monotonic() + 60, sys.getswitchinterval()
+    with store_with(tmp_path, 0) as store, ExitStack() as opened:
+        opened.callback(sys.setswitchinterval, interval_s)
+        sys.setswitchinterval(1e-5)  # the threads get into each other's way
+        store.create_topic("orders")
+        asked = [opened.enter_context(consumer(store)) for _ in range(members)] * (2 // members)
+        for member in asked * 2:
+            assert member.poll() == []  # agrees on the queues
+        found: list[list[StoredMessage]] = [[], []]
+
+        def consume(turn: int) -> None:
+            while sum(map(len, found)) < count and time.monotonic() < until_s:
+                found[turn] += asked[turn].poll(8, timeout=0.01)
+                asked[turn].commit()
+
+        threads = [threading.Thread(target=consume, args=(turn,)) for turn in range(2)]
+        for thread in threads:
+            thread.start()
+        for number in range(count):
+            put_numbers(store, range(number, number + 1))
+        for thread in threads:
+            thread.join()
+        assert sorted(numbers(found[0] + found[1])) == list(range(count))
+        for messages in found:
+            for queue_id in range(4):
+                offsets = [message.queue_offset for message in messages if message.queue_id == queue_id]
+                assert offsets == sorted(offsets)
+        if members == 2:
+            assert not {message.queue_id for message in found[0]} & {message.queue_id for message in found[1]}
+        assert ConsumerOffsetManager(tmp_path).query_offsets("G", "orders") == dict.fromkeys(range(4), count // 4)
 
 
 def test_a_member_commits_only_what_is_its_own(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from logdex.errors import CorruptError, MissingFileError, UsageError
 from logdex.rocketmq import Message, MessageStore, StoreSnapshot
+from logdex.rocketmq.columns.message_arrow import SCHEMA, messages_to_batch
 from logdex.rocketmq.message.message_id import MessageId
 from logdex.rocketmq.read.results import GetMessageStatus
 from tests.unit.rocketmq.message_store.open_stores import NOW_MS, SIZES, open_store
@@ -53,6 +54,30 @@ def test_queues_are_read_alike(both: tuple[MessageStore, StoreSnapshot]) -> None
         GetMessageStatus.OFFSET_OVERFLOW_ONE,
         GetMessageStatus.OFFSET_OVERFLOW_BADLY,
     }
+
+
+def test_columns_of_a_queue_are_read_alike(both: tuple[MessageStore, StoreSnapshot]) -> None:
+    """And they are those of the messages that `get_message` reads."""
+    store, snapshot = both
+    low, seen = store.queues()[0].min_offset, set()
+    offsets = (low - 1, low, low + 1, QUEUE_MAX - 1, QUEUE_MAX, QUEUE_MAX + 1)
+    for offset, count, tags in product(offsets, (3, 99), (None, "b || none", "none")):
+        columns = None if tags is None else ["queue_offset", "tags"]
+        own, other = (each.get_columns("orders", 0, offset, count, columns=columns, tags=tags) for each in both)
+        assert own == other, (offset, count, tags, columns)
+        found = store.get_message("orders", 0, offset, max(own.table.num_rows, 1), tags=tags)
+        rows = messages_to_batch(zip(found.phy_offsets, found.messages, strict=True)).select(columns or SCHEMA.names)
+        assert own.table.to_pylist() == rows.to_pylist()
+        assert (own.status, own.min_offset, own.max_offset) == (found.status, found.min_offset, found.max_offset)
+        assert own.next_begin_offset >= found.next_begin_offset
+        seen.add(own.status)
+    for topic, queue_id in (("orders", 7), ("nothing", 0)):
+        assert store.get_columns(topic, queue_id, 0) == snapshot.get_columns(topic, queue_id, 0)
+    for wrong in ({"columns": ["colour"]}, {"max_count": 0}):
+        for opened in both:
+            with pytest.raises(UsageError):
+                opened.get_columns("orders", 0, 0, **wrong)
+    assert {GetMessageStatus.FOUND, GetMessageStatus.NO_MATCHED_MESSAGE} < seen
 
 
 def test_messages_are_looked_up_alike(both: tuple[MessageStore, StoreSnapshot]) -> None:
