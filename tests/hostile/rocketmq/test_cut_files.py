@@ -8,17 +8,18 @@ import shutil
 import subprocess
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
 
-from logdex.errors import CorruptError, GeometryError, UnreadableError
+from logdex.errors import CorruptError, GeometryError, LogdexError, UnreadableError
 from logdex.layout.rocketmq import SYS_FLAG_COMPRESSED
-from logdex.rocketmq import Message
+from logdex.rocketmq import Consumer, Message, MessageStore
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.geometry.resolve import resolve_config
+from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.rebuild import rebuild
 from logdex.rocketmq.rebuild.parts import WholeLog, join_parts, plan_parts, scan_part
 from logdex.rocketmq.scan.scanner import EndKind, LogEnd, Scanner
@@ -26,7 +27,7 @@ from logdex.rocketmq.snapshot.overview import overview
 from logdex.rocketmq.verify import verify
 from tests.cli.helpers import run
 from tests.hostile.cutting import ROOT
-from tests.unit.rocketmq.message_store.open_stores import open_store
+from tests.unit.rocketmq.message_store.open_stores import open_store, require_sound
 from tests.unit.rocketmq.small_stores import CONFIG, FILE_SIZE, MESSAGES, build, message, opened
 
 
@@ -231,10 +232,53 @@ def test_a_body_that_cannot_be_decompressed_is_located_in_its_file(tmp_path: Pat
         assert f"{path}: byte {path.read_bytes().index(wrong)}: the body is not a complete zlib stream" in result.stderr
 
 
-def read_cut_log(root: Path) -> None:
+Rows = list[tuple[int, bytes]]
+"""The physical offset and the body of some messages."""
+
+
+def rows_of(messages: Iterable[StoredMessage]) -> Rows:
+    return [(each.physical_offset, each.body) for each in messages]
+
+
+def polled(store: MessageStore) -> Iterator[Rows]:
+    with Consumer(store, "G", "T") as member:
+        while messages := member.poll(7):
+            yield rows_of(messages)
+
+
+def paged(store: MessageStore, offset: int) -> Iterator[Rows]:
+    while True:
+        page = store.get_message("T", 0, offset, 7)
+        yield rows_of(page.messages)
+        if page.next_begin_offset == offset:
+            return
+        offset = page.next_begin_offset
+
+
+def paged_columns(store: MessageStore, offset: int) -> Iterator[Rows]:
+    while True:
+        page = store.get_columns("T", 0, offset, 7, columns=["physical_offset", "body"])
+        yield [(row["physical_offset"], row["body"]) for row in page.table.to_pylist()]
+        if page.next_begin_offset == offset:
+            return
+        offset = page.next_begin_offset
+
+
+def read_some(parts: Iterator[Rows]) -> tuple[Rows, bool]:
+    """The rows before an error of Logdex, and whether there was one."""
+    rows: Rows = []
+    try:
+        for part in parts:
+            rows += part
+    except LogdexError:
+        return rows, True
+    return rows, False
+
+
+def read_cut_log(root: Path, sizes: Iterable[int] = (0, 4095, 4096, 4500, 3 * 4096)) -> None:
     """Cuts the log of an open store at many sizes: of each message, of which one half is dispatched
     by then, there is an answer as before, or an error of Logdex. Nothing else is raised."""
-    for size in (0, 4095, 4096, 4500, 3 * 4096):
+    for size in sizes:
         with open_store(root / str(size), mapped_file_size_commit_log=1 << 16) as store:
             puts = []
             for number in range(80):
@@ -248,6 +292,7 @@ def read_cut_log(root: Path) -> None:
                 with pytest.raises((CorruptError, UnreadableError)):
                     store.dispatch()
             assert 0 < store.dispatch_behind_bytes <= store.max_phy_offset - puts[40].physical_offset
+            whole = [put for put in puts if put.physical_offset + put.size_bytes <= size]
             for number, put in enumerate(puts):
                 is_whole = put.physical_offset + put.size_bytes <= size
                 with nullcontext() if is_whole else pytest.raises((CorruptError, UnreadableError)):
@@ -258,13 +303,75 @@ def read_cut_log(root: Path) -> None:
                 with suppress(CorruptError, UnreadableError):
                     if number % 40 == 1:  # each scans what is not dispatched, and looks again at a file that shrinks
                         assert store.query_message("T", f"k{number}").messages in ((), (known[put.physical_offset],))
-        print(size)
+            expected = rows_of(known.values())[: len(whole)]
+            for parts in (paged(store, 0), paged_columns(store, 0)):
+                assert read_some(parts) == (expected, True)
+            assert read_some(polled(store)) == ([], True)  # it dispatches first
+            scan = store.scan()
+            assert rows_of(scan) == expected
+            assert scan.end is not None
+            assert not scan.end.is_clean
+        print("commitlog", size)
+
+
+QUEUE = "consumequeue/T/0"
+
+
+def read_cut_derived(root: Path, cuts: Iterable[tuple[str, int]]) -> None:
+    """Cuts the first ConsumeQueue file or IndexFile of an open store: what needs the file gives
+    the rows that it gave before, or says that it cannot. The next opening derives what was cut."""
+    for folder, size in cuts:
+        path = root / folder.replace("/", "-") / str(size)
+        store = open_store(path, mapped_file_size_commit_log=1 << 16)
+        for number in range(80):
+            if number == 40:
+                store.dispatch()
+            store.put_message(Message("T", b"body %d" % number, keys=f"k{number}", queue_id=0))
+        rows = rows_of(store.scan())
+        assert (len(rows), store.get_message("T", 0, 0).max_offset) == (80, 40)
+        os.truncate(files(path / folder)[0], size)
+        with suppress(LogdexError):
+            store.dispatch()
+        assert rows_of(store.scan()) == rows
+        for begin in (0, 10, 30):  # a queue's file has ten entries
+            for parts in (paged(store, begin), paged_columns(store, begin)):
+                found, is_error = read_some(parts)
+                assert found == rows[begin : begin + len(found)]
+                assert is_error if folder == QUEUE and begin < 10 else is_error or len(found) >= 40 - begin
+        found, is_error = read_some(polled(store))
+        assert found == rows[: len(found)]
+        assert is_error is (folder == QUEUE)
+        for number in range(0, 80, 7):
+            with suppress(LogdexError):
+                answer = store.query_message("T", f"k{number}")
+                assert rows_of(answer.messages) == rows[number : number + 1] or not answer.complete
+        with suppress(LogdexError):
+            store.close()  # an IndexFile of another size ends it uncleanly
+        with open_store(path, mapped_file_size_commit_log=1 << 16) as store:
+            assert rows_of(store.get_message("T", 0, 0, 99).messages) == rows
+            for number in range(80):
+                assert rows_of(store.query_message("T", f"k{number}").messages) == [rows[number]]
+        require_sound(path, mapped_file_size_commit_log=1 << 16)
+        print(folder, size)
+
+
+CUTS = [*((QUEUE, size) for size in (0, 19, 20, 100, 199)), *(("index", size) for size in (0, 39, 41, 300, 1451))]
+
+
+def run_in_process(call: str, root: Path) -> None:
+    """Calls a function of this module in a process of its own, which a signal would end."""
+    code = "import sys; from pathlib import Path; from tests.hostile.rocketmq.test_cut_files import *"
+    command = [sys.executable, "-c", f"{code}; root = Path(sys.argv[1]); {call}", str(root)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, f"exit {done.returncode} behind {done.stdout.split()}: {done.stderr[-3000:]}"
+
+
+def test_files_that_are_cut_under_an_open_store_kill_nobody(tmp_path: Path) -> None:
+    some = [(QUEUE, 30), ("index", 0)]
+    run_in_process(f"read_cut_log(root, [4500]); read_cut_derived(root, {some!r})", tmp_path)
 
 
 @pytest.mark.slow
-def test_a_log_that_is_cut_under_an_open_store_kills_nobody(tmp_path: Path) -> None:
-    """In a process of its own, which a signal would end."""
-    code = "import sys; from pathlib import Path; from tests.hostile.rocketmq.test_cut_files import read_cut_log"
-    command = [sys.executable, "-c", f"{code}; read_cut_log(Path(sys.argv[1]))", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert done.returncode == 0, f"exit {done.returncode} behind {done.stdout.split()}: {done.stderr[-3000:]}"
+@pytest.mark.parametrize("call", ["read_cut_log(root)", "read_cut_derived(root, CUTS)"])
+def test_all_cuts_of_files_under_an_open_store(call: str, tmp_path: Path) -> None:
+    run_in_process(call, tmp_path)

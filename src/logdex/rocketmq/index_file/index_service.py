@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex import limits
-from logdex.errors import GeometryError, UsageError, VanishedError
+from logdex.errors import GeometryError, StoreError, UsageError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
@@ -85,9 +85,9 @@ class IndexService:
         self._zone = resolve_name_zone(directory, time_zone, env=env).zone if writable else UTC_ZONE
         if writable:
             env.make_dirs(directory)
-        self.unusable: list[GeometryError] = []
+        self.unusable: list[StoreError] = []
         """Why files are ignored: their size is not the one that the config gives, while other files
-        have it."""
+        have it. Whoever knows of other files that are lost adds them."""
         try:
             self._take_in()
         except BaseException:

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from sys import is_finalizing
 from typing import Unpack
 
-from logdex.errors import UsageError
+from logdex.errors import MissingFileError, UsageError
 from logdex.io.env import Env
 from logdex.primitives.text import to_bytes
 from logdex.primitives.wrong_questions import require_longs, require_names, require_times
@@ -251,6 +251,11 @@ class ReadableStore(QueueReads):
         self._index = IndexService(
             self._core.paths.index, self._core.config, env=self._core.env, own_descriptors_max=_INDEX_DESCRIPTORS_MAX
         )
+        known = {file.path for file in self._index.files} | {error.path for error in self._index.unusable}
+        for path in self._dispatch.derived.index.paths:
+            if path not in known:
+                hint = "close the store and open it again, which derives the file"
+                self._index.unusable.append(MissingFileError("the IndexFile is gone, or empty", path=path, hint=hint))
         self._index_changes, self._index_upto = changes, upto
         return self._index
 

@@ -175,6 +175,8 @@ class LiveIndex:
         self._paths, self._config, self._checkpoint, self._env = paths, config, checkpoint, env
         self._known = 0
         self.keyless = start.keyless
+        self.paths = list(start.kept)
+        """The files that the store has, in their order."""
         self.changes = 0
         """How often a file was created or removed."""
         self._zone = zone or resolve_name_zone(paths.index, None, env=env).zone
@@ -204,7 +206,14 @@ class LiveIndex:
         self._last_name = index_file_name(first_store_timestamp_ms, self._last_name, self._zone)
         path = f"{self._paths.index}/{self._last_name}"
         self.changes += 1
-        return IndexTarget(path, self._config, env=self._env, sync=True, mapped=True)
+        target = IndexTarget(path, self._config, env=self._env, sync=True, mapped=True)
+        self.paths.append(path)
+        return target
+
+    def forget(self, path: str) -> None:
+        """Notes that a file is removed."""
+        self.paths = [each for each in self.paths if each != path]
+        self.changes += 1
 
     def put(self, window: IndexWindow, first_message: int = 0, first_key: int = 0) -> None:
         """Adds the keys of a window's messages from (`first_message`, `first_key`) on."""

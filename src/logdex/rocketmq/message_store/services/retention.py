@@ -89,7 +89,7 @@ class RetentionService:
             with IndexFile(path, core.config, env=core.env) as file:
                 if file.header.end_phy_offset >= min_phy_offset:
                     break
-            self._dispatch.derived.index.changes += 1
+            self._dispatch.derived.index.forget(path)
             core.env.remove(path)
             core.env.sync_dir(posixpath.dirname(path))
             gone.append(path)
