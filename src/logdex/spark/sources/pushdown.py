@@ -1,4 +1,4 @@
-"""Spark's filters as conditions, and a way to have them pushed down with Spark's default settings.
+"""Spark's filters as conditions, and a reader that takes them where Spark's setting allows it.
 
 By default (`spark.sql.python.filterPushdown.enabled` is false) Spark refuses every read of a source
 whose reader overrides `pushFilters`. It looks at the attribute `__func__` of the reader's method.
