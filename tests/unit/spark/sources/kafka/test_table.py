@@ -76,6 +76,34 @@ def columns_of(part: TablePart) -> tuple[str, ...]:
         ),
         (
             {
+                "subscribe": "events",
+                "startingTimestamp": str(START_MS + 40),
+                "startingOffsetsByTimestamp": f'{{"events": {{"0": {START_MS + 20}}}}}',
+                "startingOffsets": '{"events": {"0": 1}}',
+            },
+            {"events-0": 1},
+        ),
+        (
+            {
+                "subscribe": "events",
+                "startingOffsetsByTimestamp": f'{{"events": {{"0": {START_MS + 20}}}}}',
+                "startingOffsets": '{"events": {"0": 1}}',
+                "endingOffsetsByTimestamp": f'{{"events": {{"0": {START_MS + 40}}}}}',
+                "endingOffsets": '{"events": {"0": 5}}',
+            },
+            {"events-0": 2},
+        ),
+        (
+            {
+                "subscribe": "events",
+                "endingTimestamp": str(START_MS + 10),
+                "endingOffsetsByTimestamp": f'{{"events": {{"0": {START_MS + 40}}}}}',
+                "endingOffsets": '{"events": {"0": 5}}',
+            },
+            {"events-0": 1},
+        ),
+        (
+            {
                 "subscribe": "orders",
                 "startingTimestamp": str(START_MS + 150),
                 "startingOffsetsByTimestampStrategy": "latest",
