@@ -44,7 +44,7 @@ def test_every_queue_tag_and_key_of_a_plan_is_that_of_a_scan(
         monkeypatch.setattr(PartReader, "_scan", counted)
         for topic, queue_id in queues[:queues_max]:
             of_queue = [item for item in everything if (item[1].topic, item[1].queue_id) == (topic, queue_id)]
-            scan = LogScan(store.plan_source(ReadFilter()), ReadFilter(topic=topic, queue_id=queue_id))
+            scan = LogScan(store.plan_source(ReadFilter()), ReadFilter(topic=topic, queue_ids=frozenset([queue_id])))
             assert list(scan.items()) == of_queue
             for tag in sorted({message.tags for _, message in of_queue if message.tags})[:2]:
                 tagged = ReadFilter(topic=topic, tags=frozenset([tag]))

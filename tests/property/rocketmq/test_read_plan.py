@@ -207,7 +207,7 @@ FILTERS = st.builds(
     ReadFilter,
     queue_ranges=st.just(()) | st.lists(QUEUE_RANGES, max_size=3).map(tuple),
     topic=st.sampled_from([None, *TOPICS, b"none"]),
-    queue_id=optional((0, 1, 9)),
+    queue_ids=st.none() | st.sets(st.sampled_from((0, 1, 9)), min_size=1).map(frozenset),
     begin_ms=optional((START_MS - 50_000, START_MS + 5_000)),
     end_ms=optional((START_MS - 50_000, START_MS + 9_000)),
     begin_queue_offset=optional((0, 2, 7)),

@@ -85,9 +85,10 @@ class StoreSource:
     def filter(self) -> Mapping[str, Any]:
         """The filter as JSON."""
         wanted = self.wanted
+        queues = sorted(wanted.queue_ids or ())
         return filter_json(
             topic=None if wanted.topic is None else wanted.topic.decode("utf-8", "backslashreplace"),
-            queue=wanted.queue_id,
+            queue=queues[0] if len(queues) == 1 else queues or None,
             begin_ms=wanted.begin_ms,
             end_ms=wanted.end_ms,
             offset=wanted.begin_queue_offset,

@@ -29,8 +29,8 @@ def narrowed(wanted: ReadFilter, conditions: Conditions) -> ReadFilter | None:
     topics = _texts(conditions, "topic", None if wanted.topic is None else frozenset([wanted.topic]))
     tags = _texts(conditions, "tags", wanted.tags)
     queues = conditions.values("queue_id")
-    if wanted.queue_id is not None:
-        queues = frozenset([wanted.queue_id]) & (frozenset([wanted.queue_id]) if queues is None else queues)
+    if wanted.queue_ids is not None:
+        queues = wanted.queue_ids if queues is None else wanted.queue_ids & queues
     if any(each is not None and not each for each in (topics, tags, queues)):
         return None
     topic = _only(topics)
@@ -40,7 +40,7 @@ def narrowed(wanted: ReadFilter, conditions: Conditions) -> ReadFilter | None:
     return replace(
         wanted,
         topic=topic,
-        queue_id=_only(queues),
+        queue_ids=queues,
         begin_offset=highest(begin, wanted.begin_offset),
         end_offset=lowest(end, wanted.end_offset),
         begin_queue_offset=highest(begin_queue, wanted.begin_queue_offset),

@@ -49,7 +49,7 @@ class ReadFilter:
     """
 
     topic: bytes | None = None
-    queue_id: int | None = None
+    queue_ids: frozenset[int] | None = None
     begin_offset: int | None = None
     end_offset: int | None = None
     begin_queue_offset: int | None = None
@@ -75,7 +75,7 @@ class ReadFilter:
         """Whether ConsumeQueue entries can exclude messages."""
         return not (
             self.topic is None
-            and self.queue_id is None
+            and self.queue_ids is None
             and self.begin_queue_offset is None
             and self.end_queue_offset is None
             and self.tags is None
@@ -84,7 +84,7 @@ class ReadFilter:
 
     def wants_queue(self, topic: bytes, queue_id: int) -> bool:
         """Whether messages of a queue may be wanted."""
-        return self.topic in (None, topic) and self.queue_id in (None, queue_id)
+        return self.topic in (None, topic) and (self.queue_ids is None or queue_id in self.queue_ids)
 
     def wants_queue_offsets(self, queue_offsets: Int64s) -> npt.NDArray[np.bool_]:
         """Returns a mask of the wanted queue offsets."""
@@ -127,6 +127,11 @@ class ReadFilter:
         if self.key is None:
             return config
         return replace(config, dialect=replace(config.dialect, tags_in_index=True, prepared_in_index=True))
+
+
+def only_queue(queue_id: int | None) -> frozenset[int] | None:
+    """Returns the `queue_ids` of a filter for one queue of each topic, or for all queues."""
+    return None if queue_id is None else frozenset((queue_id,))
 
 
 def bounds_by_number(bounds: Mapping[tuple[bytes, int], Bounds], queues: Sequence[tuple[bytes, int]]) -> Int64s:

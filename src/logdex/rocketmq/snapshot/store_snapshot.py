@@ -33,7 +33,7 @@ from logdex.rocketmq.read.look_message import look_message, look_message_by_offs
 from logdex.rocketmq.read.message_scan import LogScan
 from logdex.rocketmq.read.plan import PlanSource, ReadPlan, plan_read
 from logdex.rocketmq.read.queue_reads import Text
-from logdex.rocketmq.read.read_filter import ReadFilter
+from logdex.rocketmq.read.read_filter import ReadFilter, only_queue
 from logdex.rocketmq.read.results import OffsetRange, QueueInfo
 from logdex.rocketmq.read.scanned_queue import ScannedQueue
 from logdex.rocketmq.recognise.require_store import require_store
@@ -164,7 +164,7 @@ class StoreSnapshot(KeyReads):
             return
         known = None if self._has_folder(name, queue_id) else KnownQueues.read(self.root, self._env)
         if known is not None and not known.has(name, queue_id):
-            wanted = ReadFilter(topic=name, queue_id=queue_id)
+            wanted = ReadFilter(topic=name, queue_ids=only_queue(queue_id))
             scan = LogScan(self.plan_source(wanted), wanted, 1, None, self.plan_source)
             is_there = next(iter(scan), None) is not None
             if not is_there and (known or scan.end is None or scan.end.is_clean):
@@ -306,7 +306,7 @@ class StoreSnapshot(KeyReads):
         self._require_before_end(start_offset)
         wanted = ReadFilter(
             topic=None if topic is None else to_bytes(topic),
-            queue_id=queue_id,
+            queue_ids=only_queue(queue_id),
             begin_ms=begin_ms,
             end_ms=end_ms,
             begin_offset=start_offset,

@@ -120,7 +120,7 @@ def test_partitions_go_on_at_their_offsets(tmp_path: Path) -> None:
 
 def test_a_filter(tmp_path: Path) -> None:
     source, output = store(tmp_path / "store"), tmp_path / "lake"
-    some = replace(source, wanted=ReadFilter(topic=b"TopicA", queue_id=0, begin_ms=START_MS + 2 * DAY_MS))
+    some = replace(source, wanted=ReadFilter(topic=b"TopicA", queue_ids=frozenset([0]), begin_ms=START_MS + 2 * DAY_MS))
     export(some, str(output), sync=False)
     rows = exported(output)
     assert without_day(rows) == rows_of(some)

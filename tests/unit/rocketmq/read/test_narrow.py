@@ -28,7 +28,8 @@ def narrow(wanted: ReadFilter, *conditions: Condition) -> ReadFilter | None:
         ([TOPIC, Condition("unique_key", EQUAL, "u")], {"topic": b"a", "key": b"u"}),
         ([TOPIC, Condition("unique_key", EQUAL, "u"), Condition("key", EQUAL, "k")], {"topic": b"a", "key": b"k"}),
         ([Condition("tags", IN, ("x", "y"))], {"tags": frozenset((b"x", b"y"))}),
-        ([Condition("queue_id", EQUAL, 3)], {"queue_id": 3}),
+        ([Condition("queue_id", EQUAL, 3)], {"queue_ids": frozenset((3,))}),
+        ([Condition("queue_id", IN, (3, 5))], {"queue_ids": frozenset((3, 5))}),
         (
             [Condition("physical_offset", GREATER, 5), Condition("physical_offset", LESS_OR_EQUAL, 9)],
             {"begin_offset": 6, "end_offset": 10},
@@ -44,7 +45,13 @@ def test_each_condition(conditions: list[Condition], expected: dict[str, Any]) -
 
 def test_a_filter_stays() -> None:
     wanted = ReadFilter(
-        topic=b"a", queue_id=1, begin_ms=10, end_ms=20, tags=frozenset((b"x", b"y")), key=b"k", begin_queue_offset=7
+        topic=b"a",
+        queue_ids=frozenset((1, 3)),
+        begin_ms=10,
+        end_ms=20,
+        tags=frozenset((b"x", b"y")),
+        key=b"k",
+        begin_queue_offset=7,
     )
     assert narrow(wanted) == wanted
     conditions = [
@@ -58,7 +65,13 @@ def test_a_filter_stays() -> None:
     ]
     found = narrow(wanted, *conditions)
     assert found == ReadFilter(
-        topic=b"a", queue_id=1, begin_ms=10, end_ms=20, tags=frozenset((b"y",)), key=b"k", begin_queue_offset=8
+        topic=b"a",
+        queue_ids=frozenset((1,)),
+        begin_ms=10,
+        end_ms=20,
+        tags=frozenset((b"y",)),
+        key=b"k",
+        begin_queue_offset=8,
     )
 
 
@@ -66,4 +79,4 @@ def test_a_filter_stays() -> None:
     "impossible", [Condition("topic", EQUAL, "b"), Condition("queue_id", EQUAL, 2), Condition("tags", EQUAL, "z")]
 )
 def test_nothing_is_left(impossible: Condition) -> None:
-    assert narrow(ReadFilter(topic=b"a", queue_id=1, tags=frozenset((b"x",))), impossible) is None
+    assert narrow(ReadFilter(topic=b"a", queue_ids=frozenset((1,)), tags=frozenset((b"x",))), impossible) is None

@@ -223,9 +223,11 @@ def test_a_queue_is_read_through_its_consume_queue(large: Path) -> None:
     assert full >= 4 << 20
     # A quarter at most: the last file is looked at behind its last message, where a hole would be,
     # and of each queue one message a file is held against its entry.
-    assert bytes_read(large, topic=b"Large", queue_id=3) < full // 4
-    assert bytes_read(large, topic=b"Large", queue_id=3, limit=3) < full // 15
-    assert bytes_read(large, tags=frozenset([b"t5"]), queue_id=3) < bytes_read(large, queue_id=3)
+    assert bytes_read(large, topic=b"Large", queue_ids=frozenset([3])) < full // 4
+    assert bytes_read(large, topic=b"Large", queue_ids=frozenset([3]), limit=3) < full // 15
+    assert bytes_read(large, tags=frozenset([b"t5"]), queue_ids=frozenset([3])) < bytes_read(
+        large, queue_ids=frozenset([3])
+    )
     assert bytes_read(large, begin_queue_offset=39) < full // 4
     queues = range(QUEUES)
     assert bytes_read(large, queue_ranges=tuple(QueueRange(b"Large", queue, 39) for queue in queues)) < full // 4
@@ -236,8 +238,8 @@ def test_a_queue_is_read_through_its_consume_queue(large: Path) -> None:
 def test_bodies_are_not_read_where_none_is_asked_for(tmp_path: Path) -> None:
     write_commit_log(str(tmp_path), large_messages(30_000, 160), 1 << 20)
     rebuild(str(tmp_path), str(tmp_path), LARGE, in_place=True, sync=False)
-    with_bodies = bytes_read(tmp_path, topic=b"Large", queue_id=3)
-    without = bytes_read(tmp_path, columns=["queue_offset", "tags", "keys"], topic=b"Large", queue_id=3)
+    with_bodies = bytes_read(tmp_path, topic=b"Large", queue_ids=frozenset([3]))
+    without = bytes_read(tmp_path, columns=["queue_offset", "tags", "keys"], topic=b"Large", queue_ids=frozenset([3]))
     assert with_bodies - without > 4 * 30_000
 
 
@@ -324,7 +326,12 @@ def test_the_logs_end_is_told_though_its_last_message_is_not_wanted(tmp_path: Pa
     at = data.index(b"0123456789", last)
     data[at : at + 5] = bytes(5)
     path.write_bytes(data)
-    for wanted in (ReadFilter(), ReadFilter(queue_id=1), ReadFilter(queue_id=0), ReadFilter(end_ms=0)):
+    for wanted in (
+        ReadFilter(),
+        ReadFilter(queue_ids=frozenset([1])),
+        ReadFilter(queue_ids=frozenset([0])),
+        ReadFilter(end_ms=0),
+    ):
         with opened(root) as store:
             scan = LogScan(store.plan_source(wanted), wanted)
             list(scan)
@@ -354,15 +361,15 @@ def test_a_filter_does_not_find_damage_of_other_queues(
         place = [offset for offset, _ in store.scan(queue_id=1).items()][2]
     harm(root, place, is_body=is_body)
     with opened(root) as store:
-        (end,) = ends_of(store.plan_read(ReadFilter(queue_id=0)))
+        (end,) = ends_of(store.plan_read(ReadFilter(queue_ids=frozenset([0]))))
         assert end is None or end.is_clean
-        assert offsets_of(store.plan_read(ReadFilter(queue_id=0))) == expected
-        (end,) = ends_of(store.plan_read(ReadFilter(queue_id=1)))
+        assert offsets_of(store.plan_read(ReadFilter(queue_ids=frozenset([0])))) == expected
+        (end,) = ends_of(store.plan_read(ReadFilter(queue_ids=frozenset([1]))))
         assert end is not None
         assert end.offset == place, "wanted rows are checked"
     shutil.rmtree(root / "consumequeue")
     with opened(root) as store:
-        found = offsets_of(store.plan_read(ReadFilter(queue_id=0)))
+        found = offsets_of(store.plan_read(ReadFilter(queue_ids=frozenset([0]))))
         assert found == (expected if is_body else [offset for offset in expected if offset < place])
 
 

@@ -25,12 +25,12 @@ def make(
     from logdex.convert.sources.rocketmq import StoreSource
     from logdex.io.env import DEFAULT_ENV
     from logdex.primitives.text import to_bytes
-    from logdex.rocketmq.read.read_filter import ReadFilter
+    from logdex.rocketmq.read.read_filter import ReadFilter, only_queue
     from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
     wanted = ReadFilter(
         topic=None if topic is None else to_bytes(topic),
-        queue_id=queue,
+        queue_ids=only_queue(queue),
         begin_ms=begin_ms,
         end_ms=end_ms,
         begin_offset=physical_offset,

@@ -33,7 +33,7 @@ class RowFilter:
         keep = within(columns.position[:count], wanted.begin_offset, last_before(wanted.end_offset))
         keep &= within(columns.store_timestamp_ms[:count], wanted.begin_ms, wanted.end_ms)
         keep &= wanted.wants_queue_offsets(columns.queue_offset[:count])
-        if wanted.topic is not None or wanted.queue_id is not None:
+        if wanted.topic is not None or wanted.queue_ids is not None:
             of_queue = [wanted.wants_queue(topic, queue_id) for topic, queue_id in self._table.queues]
             keep &= np.array(of_queue, np.bool_)[columns.queue[:count]]
         if self._bounds and count:

@@ -1,10 +1,11 @@
 """The options startingOffsets and endingOffsets of `rocketmq_store`: queue offsets, by topic and
-queue. startingOffsetsByTimestamp and endingOffsetsByTimestamp have store times in their place."""
+queue. startingOffsetsByTimestamp and endingOffsetsByTimestamp have store times in their place;
+startingPhysicalOffset and endingPhysicalOffset are numbers, for the CommitLog."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,7 @@ from logdex.rocketmq.read.read_filter import QueueRange
 from logdex.spark.sources.options import Options, given_but_not_read
 
 BEGIN_TIMES, END_TIMES = "startingOffsetsByTimestamp", "endingOffsetsByTimestamp"
+BEGIN_PHYSICAL, END_PHYSICAL = "startingPhysicalOffset", "endingPhysicalOffset"
 EARLIEST, LATEST = -2, -1
 _EXAMPLE = '{"orders": {"0": 23, "1": -2}}'
 _EXAMPLE_OF_TIMES = '{"orders": {"0": 1700000000000}}'
@@ -38,16 +40,21 @@ def queue_ranges(options: Options) -> tuple[QueueRange, ...]:
     return (*(QueueRange(*each) for each in begins), *(QueueRange(name, queue, end=end) for name, queue, end in ends))
 
 
-def named_queues(options: Options, topic: str | None) -> tuple[Name, ...]:
-    """Returns the topics and the queues that the options name, `topic` first if it is given. Raises
-    `UsageError` for a queue of another topic than that."""
+def named_queues(options: Options, topic: str | None, queue_ids: Collection[int] | None) -> tuple[Name, ...]:
+    """Returns the topics and the queues that the options name, `topic` and its queues first if it
+    is given. Raises `UsageError` for a queue of another topic than that, or that is not one of
+    `queue_ids`."""
     found: dict[Name, None] = {} if topic is None else {(to_bytes(topic), None): None}
+    if topic is not None:
+        found |= {(to_bytes(topic), queue): None for queue in sorted(queue_ids or ())}
     for name, least in (("startingOffsets", EARLIEST), ("endingOffsets", EARLIEST), (BEGIN_TIMES, 0), (END_TIMES, 0)):
         text = options.text(name) or ""
         if text.lstrip().startswith("{"):
             for each, queue, _ in _by_queue(text, least, options.wrong(name, _EXAMPLE)):
                 found |= {(each, None): None, (each, queue): None}
-    for named, _ in found:
+    for named, queue in found:
+        if queue is not None and queue_ids is not None and queue not in queue_ids:
+            raise given_but_not_read(f"queue {queue} of {named.decode('utf-8', 'backslashreplace')!r}")
         if topic is not None and named != to_bytes(topic):
             raise given_but_not_read(f"the topic {named.decode('utf-8', 'backslashreplace')!r}")
     return tuple(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 from logdex.convert.columns.projection import SourceColumn
@@ -20,8 +21,8 @@ from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.spark.sources.damage import FAILFAST, with_hint
 from logdex.spark.sources.loss import require_no_loss
 from logdex.spark.sources.options import Options
-from logdex.spark.sources.rocketmq.offsets import BEGIN_TIMES, END_TIMES
-from logdex.spark.sources.rocketmq.table import OPTIONS, SOURCE, StoreTable
+from logdex.spark.sources.rocketmq.offsets import BEGIN_PHYSICAL, BEGIN_TIMES, END_PHYSICAL, END_TIMES
+from logdex.spark.sources.rocketmq.table import OPTIONS, SOURCE, Look, StoreTable
 from logdex.spark.sources.stream_table import Ends, Limits, Offsets, Place, each_limited, flat, nested
 from logdex.spark.sources.table import ReadOptions, TablePlan
 
@@ -38,13 +39,14 @@ class StoreStream:
 
     def __init__(self, given: Mapping[str, str]) -> None:
         options = Options(SOURCE, given, OPTIONS)
-        options.refuse_in_streams("endingOffsets", "endingTimestamp", END_TIMES)
+        options.refuse_in_streams("endingOffsets", "endingTimestamp", END_TIMES, END_PHYSICAL)
         self.read = ReadOptions.of(options)
         self.limits = Limits.of(options)
         self._given = dict(given)
         word = (options.text("startingOffsets") or "").strip().lower()
         begin_times = (options.text(name) for name in ("startingTimestamp", BEGIN_TIMES))
-        self._from_latest = word in ("", "latest") and all(each is None for each in begin_times)
+        self._first = options.integer(BEGIN_PHYSICAL)
+        self._from_latest = word in ("", "latest") and all(each is None for each in (self._first, *begin_times))
         if word == "latest":  # a batch read cannot begin there
             self._given = {name: value for name, value in given.items() if name.lower() != "startingoffsets"}
         self._stopped_by: dict[Place, CorruptError] = {}
@@ -65,17 +67,18 @@ class StoreStream:
         return self._stopped_by
 
     def initial(self, env: Env = DEFAULT_ENV) -> Offsets:
-        """Returns the ends of the logs, or their beginnings if an option says where to begin: then
-        rows before that are left out as they are read."""
-        begins, ends = self._bounds(env, is_new=True)
+        """Returns the ends of the logs, the first messages from startingPhysicalOffset on, or the
+        beginnings if another option says where to begin: then rows before that are left out as they
+        are read."""
+        begins, ends = self._bounds(env, partial(self._look_from_first, env), is_new=True)
         return ends if self._from_latest else begins
 
     def latest(self, env: Env = DEFAULT_ENV) -> tuple[Offsets, Offsets]:
         """Returns where the logs begin and end now."""
-        return self._bounds(env, is_new=False)
+        return self._bounds(env, partial(self._look_at, env), is_new=False)
 
-    def _bounds(self, env: Env, *, is_new: bool) -> tuple[Offsets, Offsets]:
-        stores = StoreTable(self._given, env, partial(self._look_at, env), is_new=is_new).stores
+    def _bounds(self, env: Env, look: Look, *, is_new: bool) -> tuple[Offsets, Offsets]:
+        stores = StoreTable(self._given, env, look, is_new=is_new).stores
         if len({each.broker_name for each in stores}) < len(stores):
             raise UsageError("two stores have one name", hint="option brokerName gives each store a name of its own")
         self._stopped_by = {(each.broker_name, COMMIT_LOG): each.damage[0] for each in stores if each.damage}
@@ -99,6 +102,15 @@ class StoreStream:
             else:
                 end = find_readable_end(snapshot.root, snapshot.commit_log, end, snapshot.config, env)
         return FrozenStore(path, name, snapshot.commit_log.min_offset, end.offset, end.offset, (), damage)
+
+    def _look_from_first(self, env: Env, snapshot: StoreSnapshot, path: str, name: str) -> FrozenStore:
+        found = self._look_at(env, snapshot, path, name)
+        if self._first is None or self._first <= found.begin:
+            return found
+        begin = found.end
+        if self._first < begin:
+            begin = min(next_message_start(snapshot.commit_log, self._first, snapshot.config, env), begin)
+        return replace(found, begin=begin)
 
     def limited(self, start: Ends, end: Ends, limits: Limits, env: Env = DEFAULT_ENV) -> dict[Place, int]:
         """Returns the ends of a batch that reads at most `limits`, whatever the filters are."""

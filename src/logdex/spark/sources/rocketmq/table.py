@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +14,7 @@ from logdex.formats import FORMATS
 from logdex.frames import conditions as plain
 from logdex.frames.conditions import Condition, Conditions, highest, lowest
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.primitives.wrong_questions import require_order_of_times
+from logdex.primitives.wrong_questions import require_order, require_order_of_times
 from logdex.rocketmq.consume_queue.tag_filter import TagFilter
 from logdex.rocketmq.read.narrow import is_usable, narrowed
 from logdex.rocketmq.read.read_filter import QueueRange, ReadFilter
@@ -24,7 +25,16 @@ from logdex.spark.sources.loss import require_no_loss
 from logdex.spark.sources.options import COMMON_OPTIONS, Options, format_settings
 from logdex.spark.sources.paths import different_names, find_paths, open_snapshot
 from logdex.spark.sources.rocketmq.asked import require_known, require_ranges, unknown_names
-from logdex.spark.sources.rocketmq.offsets import BEGIN_TIMES, END_TIMES, Name, QueueTimes, named_queues, queue_ranges
+from logdex.spark.sources.rocketmq.offsets import (
+    BEGIN_PHYSICAL,
+    BEGIN_TIMES,
+    END_PHYSICAL,
+    END_TIMES,
+    Name,
+    QueueTimes,
+    named_queues,
+    queue_ranges,
+)
 from logdex.spark.sources.rocketmq.part import StorePart
 from logdex.spark.sources.table import ReadOptions, TablePlan, partition_bytes
 
@@ -32,9 +42,9 @@ SOURCE = "rocketmq_store"
 FORMAT = FORMATS["rocketmq"]
 OPTIONS = (
     *COMMON_OPTIONS,
-    *("topic", "key", "tag", "subExpression"),
+    *("topic", "queueId", "key", "tag", "subExpression"),
     *("startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"),
-    *(BEGIN_TIMES, END_TIMES, "timeSlackMs", "rawBody", "brokerName"),
+    *(BEGIN_TIMES, END_TIMES, "timeSlackMs", BEGIN_PHYSICAL, END_PHYSICAL, "rawBody", "brokerName"),
     *format_settings(FORMAT),
 )
 
@@ -55,6 +65,7 @@ class MessageOptions:
     """The options of `rocketmq_store` that choose messages."""
 
     topic: str | None
+    queue_ids: frozenset[int] | None
     key: str | None
     tag: str | None
     ranges: tuple[QueueRange, ...]
@@ -63,6 +74,8 @@ class MessageOptions:
     begin_ms: int | None
     end_ms: int | None
     slack_ms: int | None
+    begin_offset: int | None
+    end_offset: int | None
     raw_bodies: bool
 
     @staticmethod
@@ -70,22 +83,27 @@ class MessageOptions:
         """Reads them. Raises `UsageError` for values that are not valid."""
         begin_ms, end_ms = options.integer("startingTimestamp"), options.integer("endingTimestamp")
         require_order_of_times(**{"the starting timestamp": begin_ms, "the ending timestamp": end_ms})
+        begin_offset, end_offset = options.integer(BEGIN_PHYSICAL), options.integer(END_PHYSICAL)
+        require_order(**{"the starting physical offset": begin_offset, "the ending physical offset": end_offset})
         if options.text("maxRecordsPerPartition") is not None:
             why = "rocketmq_store has no maxRecordsPerPartition: a CommitLog is split by bytes, because nothing "
             raise UsageError(f"{why}on disk says how many messages are in a part of it", hint="use maxPartitionBytes")
-        topic, key = options.text("topic"), options.text("key")
+        topic, key, queue_ids = options.text("topic"), options.text("key"), _queue_ids(options)
         if key is not None and topic is None:
             raise UsageError("the option key needs the option topic", hint="a key is looked up within a topic")
         return MessageOptions(
             topic=topic,
+            queue_ids=queue_ids,
             key=key,
             tag=_tag(options),
             ranges=queue_ranges(options),
             times=QueueTimes.of(options),
-            named=named_queues(options, topic),
+            named=named_queues(options, topic, queue_ids),
             begin_ms=begin_ms,
             end_ms=None if end_ms is None else end_ms - 1,
             slack_ms=options.integer("timeSlackMs"),
+            begin_offset=begin_offset,
+            end_offset=end_offset,
             raw_bodies=options.boolean("rawBody", False),
         )
 
@@ -93,6 +111,9 @@ class MessageOptions:
         """Returns the messages that they choose."""
         return ReadFilter(
             topic=None if self.topic is None else self.topic.encode(),
+            queue_ids=self.queue_ids,
+            begin_offset=self.begin_offset,
+            end_offset=self.end_offset,
             begin_ms=self.begin_ms,
             end_ms=self.end_ms,
             tags=TagFilter.parse(self.tag).tags,
@@ -103,6 +124,16 @@ class MessageOptions:
     def ranges_without(self, unknown: Collection[Name]) -> list[QueueRange]:
         """Returns the ranges of all queues but those that a store has not."""
         return [each for each in self.ranges if (each.topic, each.queue_id) not in unknown]
+
+
+def _queue_ids(options: Options) -> frozenset[int] | None:
+    """Returns the numbers of the queues to read, of each topic, None for all."""
+    found = options.names("queueId")
+    if found is None:
+        return None
+    if not all(re.fullmatch(r"\d{1,9}", each, re.ASCII) for each in found):
+        raise options.wrong("queueId", "say the number of a queue, or several with commas between them")
+    return frozenset(map(int, found))
 
 
 def _tag(options: Options) -> str | None:
@@ -173,7 +204,7 @@ class StoreTable:
         if column == "brokerName" or (operation == plain.IS_NOT_NULL and column in NEVER_NULL):
             return True
         if column in ("topic", "queueId"):
-            return operation == plain.EQUAL
+            return operation == plain.EQUAL or (operation == plain.IN and column == "queueId")
         return column in _RANGES and operation in _COMPARISONS
 
     def plan(self, reads: tuple[str, ...], wanted: Conditions, env: Env = DEFAULT_ENV) -> TablePlan:
@@ -228,7 +259,7 @@ class StoreTable:
 
     def read_filter(self, store: FrozenStore, wanted: Conditions) -> ReadFilter | None:
         """Returns the filter for one store, by the options and the conditions; None if no message
-        of the store is wanted. `begin_offset` and `end_offset` are None without a condition."""
+        of the store is wanted. `begin_offset` and `end_offset` are None if nothing bounds them."""
         if not wanted.hold("brokerName", store.broker_name):
             return None
         return narrowed(self.options.read_filter(), of_format(COLUMNS, wanted))

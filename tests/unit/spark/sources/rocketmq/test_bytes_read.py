@@ -52,6 +52,7 @@ def at(milliseconds: int) -> int:
         [
             [Condition("topic", plain.EQUAL, "Rare")],
             [Condition("queueId", plain.EQUAL, 3)],
+            [Condition("queueId", plain.IN, (3, 5))],
             [Condition("queueOffset", plain.GREATER_OR_EQUAL, 18)],
             [Condition("queueOffset", plain.EQUAL, 0)],
             [Condition("physicalOffset", plain.GREATER, 1_500_000)],
@@ -79,6 +80,10 @@ def test_conditions(stores: str, everything: tuple[list[Row], int], conditions: 
     ("options", "is_wanted"),
     [
         ({"topic": "Rare"}, lambda row: row["topic"] == "Rare"),
+        ({"queueId": "3"}, lambda row: row["queueId"] == 3),
+        ({"topic": "Large", "queueId": "3,5"}, lambda row: row["topic"] == "Large" and row["queueId"] in (3, 5)),
+        ({"startingPhysicalOffset": "1500000"}, lambda row: row["physicalOffset"] >= 1_500_000),
+        ({"endingPhysicalOffset": "500000"}, lambda row: row["physicalOffset"] < 500_000),
         ({"tag": "t5"}, lambda row: row["tags"] == "t5"),
         ({"topic": "Large", "key": "u-77"}, lambda row: row["uniqueKey"] == "u-77"),
         (

@@ -11,11 +11,12 @@ from logdex.errors import CorruptError, MissingFileError, UsageError
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message
 from logdex.spark.sources.rocketmq.stream import StoreStream
+from logdex.spark.sources.rocketmq.table import StoreTable
 from logdex.spark.sources.stream_table import Limits, StreamProgress
 from logdex.testing.store_builder import write_commit_log
 from tests.unit.rocketmq.small_stores import FILE_SIZE, MESSAGES, build, message
 from tests.unit.spark.sources.rocketmq.settings import GEOMETRY, offsets
-from tests.unit.spark.sources.tables import batches_of, rows_between
+from tests.unit.spark.sources.tables import batches_of, rows_between, rows_of
 
 
 def stream(path: Path | str, **options: str) -> StoreStream:
@@ -87,11 +88,28 @@ def test_options_of_the_batch_source(store: Path) -> None:
     assert [offsets(batch) for batch in batches_of(source, source.initial())] == [[30, 32, 34, 36, 38]]
 
 
+def test_a_physical_offset_to_begin_at(store: Path) -> None:
+    """A stream begins at the first message from there on, and reads nothing before it."""
+    places = [row["physicalOffset"] for row in rows_of(StoreTable({"path": str(store), **GEOMETRY}))]
+    end = stream(store).latest()[1]["broker-a"]["commitlog"]
+    for given, first in ((0, 0), (places[8], 8), (places[8] + 1, 9), (end, 40), (end + 10_000, 40)):
+        options = {"startingPhysicalOffset": str(given), "queueId": "0,1", "columns": "queueOffset"}
+        source = StoreStream({"path": str(store), **GEOMETRY, **options, "maxOffsetsPerTrigger": "10"})
+        assert source.initial() == {"broker-a": {"commitlog": (*places, end)[first]}}
+        batches = [offsets(batch) for batch in batches_of(source, source.initial())]
+        assert [offset for batch in batches for offset in batch] == [*range(first, 40)]
+        assert len(batches) == -(-(40 - first) // 10)
+    nothing = stream(store, queueId="7")
+    assert batches_of(nothing, nothing.initial()) == [[]]
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"endingOffsets": "latest"}, "endingOffsets is for batch reads"),
         ({"endingOffsetsByTimestamp": "{}"}, "endingOffsetsByTimestamp is for batch reads"),
+        ({"endingPhysicalOffset": "1"}, "endingPhysicalOffset is for batch reads"),
+        ({"startingPhysicalOffset": "latest"}, "whole number of 0 or more"),
         ({"endingTimestamp": "1"}, "endingTimestamp is for batch reads"),
         ({"maxOffsetsPerTrigger": "0"}, "whole number of 1 or more"),
         ({"minOffsetsPerTrigger": "8", "maxOffsetsPerTrigger": "7"}, "maxOffsetsPerTrigger is 7, which is less"),

@@ -60,6 +60,9 @@ def test_columns_and_parts(store: Path) -> None:
         ({"topic": "TopicA"}, range(40)),
         ({"topic": "TopicA", "key": "k-6"}, [6]),
         ({"topic": "TopicA", "key": "u-7"}, [7]),
+        ({"topic": "TopicA", "queueId": "0"}, range(40)),
+        ({"queueId": "1, 2"}, []),
+        ({"queueId": "2,0", "startingPhysicalOffset": "1", "tag": "A"}, range(2, 40, 2)),
         ({"tag": "A || none"}, range(0, 40, 2)),
         ({"subExpression": "A || none"}, range(0, 40, 2)),
         ({"subExpression": "*"}, range(40)),
@@ -93,6 +96,17 @@ def test_options(store: Path, options: dict[str, str], expected: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        ({"queueId": "0,one"}, "queueId is '0,one' .say the number of a queue, or several"),
+        ({"queueId": "-1"}, "say the number of a queue"),
+        ({"queueId": "0,"}, "with commas between them"),
+        ({"topic": "TopicA", "queueId": "0,9"}, "the topic 'TopicA' has no queue 9 .there is 0"),
+        ({"queueId": "1", "startingOffsets": '{"TopicA": {"0": 3}}'}, "offsets are given for queue 0 of 'TopicA'"),
+        ({"startingPhysicalOffset": "earliest"}, "startingPhysicalOffset is 'earliest' .say a whole number of 0"),
+        ({"endingPhysicalOffset": "-1"}, "endingPhysicalOffset is '-1' .say a whole number of 0"),
+        (
+            {"startingPhysicalOffset": "6", "endingPhysicalOffset": "5"},
+            "the starting physical offset 6 is behind the ending physical offset 5",
+        ),
         ({"key": "k-6"}, "the option key needs the option topic"),
         ({"startingOffsets": "latest"}, "say earliest, or JSON"),
         ({"endingOffsets": "earliest"}, "say latest, or JSON"),
@@ -132,6 +146,18 @@ def test_options(store: Path, options: dict[str, str], expected: Any) -> None:
 def test_wrong_options(store: Path, options: dict[str, str], said: str) -> None:
     with pytest.raises((UsageError, MissingFileError), match=said):
         table(store, **options)
+
+
+def test_physical_offsets(store: Path) -> None:
+    """The messages that begin from the first offset on and before the second, as for a filter."""
+    rows = rows_of(table(store))
+    places = [row["physicalOffset"] for row in rows]
+    for first, end in ((0, places[3]), (places[3], places[30]), (places[3] + 1, places[30] + 1), (0, 1 << 40)):
+        found = rows_of(table(store, startingPhysicalOffset=str(first), endingPhysicalOffset=str(end)))
+        assert found == [row for row in rows if first <= row["physicalOffset"] < end] != []
+    assert rows_of(table(store, startingPhysicalOffset=str(1 << 40))) == []
+    both = table(store, startingPhysicalOffset=str(places[3]), endingPhysicalOffset=str(places[9]))
+    assert offsets(rows_of(both, Condition("physicalOffset", GREATER, places[5]))) == [6, 7, 8]
 
 
 def test_offsets_that_no_consume_queue_has_yet(tmp_path: Path) -> None:
