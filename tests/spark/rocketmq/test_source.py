@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from logdex.layout.rocketmq import SYS_FLAG_COMPRESSED
 from logdex.rocketmq import Message, MessageStore
 from tests.golden import rocketmq as golden
 from tests.unit.spark.sources.rocketmq.local_rows import comparable, local_rows
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def rows_match(spark: SparkSession, path: Path, **options: str) -> int:
+def rows_match(spark: SparkSession, path: Path, *, raw_bodies: bool = True, **options: str) -> int:
     """Row for row and column for column what the local reader gives. Where there is damage, the
     rows behind it are there as the mode says."""
-    expected, is_clean = local_rows(path)
-    given = {"rawBody": "true", **options}
+    expected, is_clean = local_rows(path, raw_bodies=raw_bodies)
+    given = {"rawBody": str(raw_bodies), **options}
 
     def rows(**mode: str) -> list[dict[str, Any]]:
         frame = spark.read.format("rocketmq_store").options(**given, **mode).load(str(path))
@@ -42,7 +43,7 @@ def rows_match(spark: SparkSession, path: Path, **options: str) -> int:
     whole = [row for row, damage in zip(found, corrupt, strict=True) if damage is None]
     behind = [int(Path(each["file"]).name) + each["end"] for each in corrupt if each is not None]
     assert behind
-    expected, is_clean = local_rows(path, behind)
+    expected, is_clean = local_rows(path, behind, raw_bodies=raw_bodies)
     assert is_clean
     assert comparable(whole) == expected
     assert comparable(rows(mode="DROPMALFORMED")) == expected
@@ -57,7 +58,10 @@ def test_rows(spark: SparkSession, golden_store: Callable[..., Path]) -> None:
 @pytest.mark.filterwarnings("ignore::logdex.errors.IncompleteReadWarning")
 @pytest.mark.parametrize("name", golden.NAMES)
 def test_golden_stores(name: str, spark: SparkSession, golden_store: Callable[..., Path]) -> None:
-    rows_match(spark, golden_store(name))
+    path = golden_store(name)
+    rows_match(spark, path)
+    if any(message["sysFlag"] & SYS_FLAG_COMPRESSED for message in golden.manifest(name)["messages"]):
+        rows_match(spark, path, raw_bodies=False)
 
 
 @pytest.mark.slow

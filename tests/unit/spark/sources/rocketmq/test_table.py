@@ -313,8 +313,11 @@ def test_compressed_bodies(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["tiny-5.5.0", "tiny-broker", "tiny-4.7.0", "tiny-trimmed"])
 def test_golden_stores(name: str, golden_store: Callable[..., Path]) -> None:
     """Row for row and column for column what the local reader gives. The messages of the first one
-    have values of all fields that differ."""
+    have values of all fields that differ, and some have compressed bodies."""
     path = golden_store(name)
+    plain = rows_of(StoreTable({"path": str(path)}))
+    assert comparable(plain) == local_rows(path, raw_bodies=False)[0]
     rows = rows_of(StoreTable({"path": str(path), "rawBody": "true"}))
     assert comparable(rows) == local_rows(path)[0]
+    assert (plain != rows) == any(row["sysFlag"] & SYS_FLAG_COMPRESSED for row in rows)
     assert fitting(rows, Condition("queueOffset", GREATER, -1)) == rows
