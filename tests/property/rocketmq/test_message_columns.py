@@ -33,7 +33,7 @@ from tests.examples import examples
 _FILTERS = st.builds(
     ReadFilter,
     topic=st.none() | st.sampled_from([b"TopicA", b"TopicB"]),
-    queue_id=st.none() | st.integers(0, 3),
+    queue_ids=st.none() | st.sets(st.integers(0, 3), min_size=1, max_size=2).map(frozenset),
     begin_ms=st.none() | st.integers(-1000, 1000) | st.integers(1_600_000_000_000, 1_800_000_000_000),
     end_ms=st.none() | st.integers(-1000, 1000) | st.integers(1_600_000_000_000, 1_800_000_000_000),
     begin_queue_offset=st.none() | st.integers(0, 5) | INT64,
@@ -44,7 +44,7 @@ def passes(wanted: ReadFilter, message: StoredMessage) -> bool:
     """The filter, but for `begin_offset`."""
     return (
         wanted.topic in (None, message.topic)
-        and wanted.queue_id in (None, message.queue_id)
+        and (wanted.queue_ids is None or message.queue_id in wanted.queue_ids)
         and (wanted.begin_ms is None or message.store_timestamp_ms >= wanted.begin_ms)
         and (wanted.end_ms is None or message.store_timestamp_ms <= wanted.end_ms)
         and (wanted.begin_queue_offset is None or message.queue_offset >= wanted.begin_queue_offset)

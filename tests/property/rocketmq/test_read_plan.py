@@ -171,7 +171,7 @@ def passes(wanted: ReadFilter, offset: int, message: StoredMessage) -> bool:
     """The filter, said plainly."""
     return (
         wanted.topic in (None, message.topic)
-        and wanted.queue_id in (None, message.queue_id)
+        and (wanted.queue_ids is None or message.queue_id in wanted.queue_ids)
         and (wanted.begin_ms is None or message.store_timestamp_ms >= wanted.begin_ms)
         and (wanted.end_ms is None or message.store_timestamp_ms <= wanted.end_ms)
         and (wanted.begin_queue_offset is None or message.queue_offset >= wanted.begin_queue_offset)

@@ -52,9 +52,9 @@ def named_queues(options: Options, topic: str | None, queue_ids: Collection[int]
         if text.lstrip().startswith("{"):
             for each, queue, _ in _by_queue(text, least, options.wrong(name, _EXAMPLE)):
                 found |= {(each, None): None, (each, queue): None}
-    for named, queue in found:
-        if queue is not None and queue_ids is not None and queue not in queue_ids:
-            raise given_but_not_read(f"queue {queue} of {named.decode('utf-8', 'backslashreplace')!r}")
+    for named, queue_id in found:
+        if queue_id is not None and queue_ids is not None and queue_id not in queue_ids:
+            raise given_but_not_read(f"queue {queue_id} of {named.decode('utf-8', 'backslashreplace')!r}")
         if topic is not None and named != to_bytes(topic):
             raise given_but_not_read(f"the topic {named.decode('utf-8', 'backslashreplace')!r}")
     return tuple(found)
