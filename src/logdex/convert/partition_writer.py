@@ -26,9 +26,10 @@ _CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT)
 
 @dataclass(slots=True)
 class _State:
-    """One partition: the offset after the last record, and by how much later offsets are moved up
-    because a queue began anew."""
+    """One partition: the offsets of the first record and after the last one, and by how much later
+    offsets are moved up because a queue began anew."""
 
+    first_offset: int = 0
     next_offset: int = -1
     shift: int = 0
 
@@ -52,6 +53,11 @@ class PartitionWriter:
         return {place: state.shift for place, state in self._states.items()}
 
     @property
+    def begins(self) -> dict[TopicPartition, int]:
+        """The offset of the first record of each partition."""
+        return {place: state.first_offset for place, state in self._states.items()}
+
+    @property
     def ends(self) -> dict[TopicPartition, int]:
         """The offset after the last record of each partition."""
         return {place: state.next_offset for place, state in self._states.items()}
@@ -69,6 +75,7 @@ class PartitionWriter:
                 begin = least
             log = self._logs.log(f"{place.topic}-{place.partition}")
             if state.next_offset < 0 and begin > 0:
+                state.first_offset = begin
                 log.truncate_fully_and_start_at(begin)
             for piece in iter_encoded(
                 records.slice(first, end - first), base_offset=begin, compression=self._compression

@@ -54,6 +54,15 @@ def test_a_queue_keeps_its_offsets(tmp_path: Path) -> None:
     assert KafkaLogDir(str(tmp_path / "logs")).clean_shutdown() is not None
 
 
+def test_a_group_before_the_first_message_begins_there(tmp_path: Path) -> None:
+    """With an offset that the partition does not have, Kafka's consumer goes to its end."""
+    source = store(tmp_path / "store", [5, 6])
+    ConsumerOffsetManager(str(tmp_path / "store")).commit_offset("g", "%RETRY%g", 0, 2)
+    convert(source, str(tmp_path / "logs"), sync=False)
+    committed = KafkaLogDir(str(tmp_path / "logs")).consumer_offsets().offsets
+    assert [each.offset for each in committed.values()] == [5]
+
+
 def test_a_queue_that_began_anew_goes_on_behind(tmp_path: Path) -> None:
     report = convert(store(tmp_path / "store", [3, 4, 0, 1]), str(tmp_path / "logs"), sync=False)
     with LogDirSnapshot(str(tmp_path / "logs")) as logs:

@@ -27,11 +27,16 @@ from logdex.rocketmq.files.store_files import StorePaths
 
 
 def write_committed_offsets(
-    source: StoreSource, shifts: Mapping[Place, int], folder: str, now_ms: int, env: Env
+    source: StoreSource, begins: Mapping[Place, int], shifts: Mapping[Place, int], folder: str, now_ms: int, env: Env
 ) -> tuple[int, list[str], list[str]]:
     """Writes the offsets that groups have committed of the converted queues into partitions of
     `__consumer_offsets` below `folder`. Returns (number of groups, notes on offsets of
-    queues that have no messages, losses)."""
+    queues that have no messages, losses).
+
+    An offset before the first message of its queue becomes that of the message, where RocketMQ's
+    consumer goes on too. With Kafka, whose consumer goes to the end of a partition by default if it
+    does not have the offset, the messages between would be skipped.
+    """
     commits: dict[str, list[tuple[TopicPartition, int]]] = {}
     notes: list[str] = []
     read = ConsumerOffsets.read(StorePaths(source.path).config, env=env)
@@ -44,7 +49,7 @@ def write_committed_offsets(
                     notes.append(f"the group {group} has an offset of {name} {queue_id}, which has no messages")
                 continue
             place = TopicPartition(kafka_topic(name), queue_id)
-            commits.setdefault(group, []).append((place, max(offset + shift, 0)))
+            commits.setdefault(group, []).append((place, max(offset + shift, begins[name, queue_id])))
     with PartitionWriter(folder, compression=Compression.NONE, env=env) as writer:
         for committer, places in sorted(commits.items()):
             records = [offset_commit(committer, place, offset, now_ms) for place, offset in places]

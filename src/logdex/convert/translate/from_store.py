@@ -3,6 +3,7 @@ offsets."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -32,12 +33,14 @@ Place = tuple[str, int]
 
 @dataclass(slots=True)
 class Converted:
-    """What a task has written into a folder of its own. `shifts` are by how much the last offsets
-    of a partition are higher than those of its queue, by the queue's topic and number."""
+    """What a task has written into a folder of its own. By the topic and number of each queue,
+    `begins` are the first offsets of the partition, and `shifts` by how much its last offsets are
+    higher than those of the queue."""
 
     folder: str
     messages: int = 0
     size_bytes: int = 0
+    begins: dict[Place, int] = field(default_factory=dict)
     shifts: dict[Place, int] = field(default_factory=dict)
     losses: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -99,7 +102,8 @@ def convert_topic(
                 done.messages += queues.add(batch)
                 count(len(batch), 0)
             count(0, part.size_bytes)
-        done.shifts, done.escaped = queues.shifts(), queues.escaped
+        done.begins, done.shifts = queues.by_queue(writer.begins), queues.by_queue(writer.shifts)
+        done.escaped = queues.escaped
     done.losses += left_out.losses
     done.notes += left_out.notes
     return done
@@ -144,9 +148,9 @@ class _Queues:
         self.escaped += count_escaped(rows.column("properties"))
         return len(rows)
 
-    def shifts(self) -> dict[Place, int]:
-        """By how much the last offsets are moved up, by queue."""
-        return {(self._names[place.topic], place.partition): each for place, each in self._writer.shifts.items()}
+    def by_queue(self, offsets: Mapping[TopicPartition, int]) -> dict[Place, int]:
+        """Returns what the writer says of each partition, by the queue's topic and number."""
+        return {(self._names[place.topic], place.partition): each for place, each in offsets.items()}
 
 
 def count_escaped(properties: pa.MapArray) -> int:

@@ -70,8 +70,9 @@ def _to_kafka(
     topics = from_store.topics_of(source, runner, env)
     task = partial(from_store.convert_topic, home, source, compression, len(topics), env)
     done = runner.run("logdex convert", task, topics)
-    shifts: dict[from_store.Place, int] = {}
+    begins, shifts = dict[from_store.Place, int](), dict[from_store.Place, int]()
     for each in done:
+        begins |= each.begins
         shifts |= each.shifts
         report.messages += each.messages
         report.bytes = max(report.bytes, each.size_bytes)  # each task reads the log for its topic
@@ -84,7 +85,7 @@ def _to_kafka(
             "are not UTF-8"
         )
     now_ms = time.time_ns() // 1_000_000
-    report.groups, notes, losses = write_committed_offsets(source, shifts, f"{home}/offsets", now_ms, env)
+    report.groups, notes, losses = write_committed_offsets(source, begins, shifts, f"{home}/offsets", now_ms, env)
     report.notes += notes
     report.losses += losses
     moved = [f"{topic} {queue}" for (topic, queue), shift in shifts.items() if shift]
