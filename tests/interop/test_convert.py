@@ -3,7 +3,10 @@ an export as a store, a part of either."""
 
 from __future__ import annotations
 
+import base64
 import json
+import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +18,22 @@ from logdex.convert.filter.store import filter_store
 from logdex.convert.load import load
 from logdex.convert.sources.kafka import LogDirSource
 from logdex.convert.translate import convert
+from logdex.kafka.batch.record import Record
+from logdex.kafka.files.checkpoints import TopicPartition
+from logdex.kafka.internal_topics.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from logdex.kafka.internal_topics.consumer_offsets import offset_commit, partition_for
+from logdex.kafka.log.log import Log
 from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
+from logdex.rocketmq.consuming.consumer_offsets import ConsumerOffsetManager
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.verify import verify
-from tests.interop.kafka.peer import VERSIONS, needs_peers, read_log
+from tests.interop.kafka.peer import VERSIONS, needs_peers, read_log, run_broker, serving
 from tests.interop.kafka.test_recover import our_records, told_record
 from tests.interop.rocketmq import engines
-from tests.interop.rocketmq.scenarios import run_peer
+from tests.interop.rocketmq.programs import Program
+from tests.interop.rocketmq.scenarios import GEOMETRY, run_peer
 from tests.unit.convert.export.test_job import store
 
 pytestmark = [pytest.mark.needs_java, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -49,6 +59,34 @@ def check_served_by_kafka(root: Path, version: str, count: int = 40) -> None:
 def test_kafkas_classes_serve_a_converted_store(version: str, tmp_path: Path) -> None:
     convert(store(tmp_path / "store"), str(tmp_path / "logs"))
     check_served_by_kafka(tmp_path / "logs", version)
+
+
+@needs_peers
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_broker_goes_on_with_the_groups_of_a_converted_store(version: str, tmp_path: Path) -> None:
+    """The broker's own partitions, those of its groups among them, get the files that we wrote."""
+    source, logs, home = store(tmp_path / "store"), tmp_path / "logs", tmp_path / "home"
+    offsets = ConsumerOffsetManager(str(tmp_path / "store"))
+    offsets.commit_offsets("G", {(b"TopicA", 0): 13, (b"TopicA", 2): 8, (b"%RETRY%g", 1): 0})
+    offsets.commit_offset("H", "TopicA", 1, 34)
+    assert convert(source, str(logs)).groups == 2
+    broker = {"offsets.topic.num.partitions": "50", "log.cleaner.enable": "false"}
+    topics = [{"name": name, "partitions": 3} for name in ("TopicA", "_25RETRY_25g")]
+    topics.append({"name": "__consumer_offsets", "partitions": 50})
+    run_broker(home, version, {"broker": broker, "topics": topics})
+    for folder in filter(Path.is_dir, logs.iterdir()):
+        for file in (home / folder.name).iterdir():
+            if file.name != "partition.metadata":
+                file.unlink()
+        for file in folder.iterdir():
+            if file.name != "partition.metadata":
+                shutil.copy(file, home / folder.name)
+    shutil.copy(logs / "log-start-offset-checkpoint", home)
+    with serving(home, version, {"broker": broker}) as running:
+        first, second = running.committed("G"), running.committed("H")
+    assert first["committed"] == {"TopicA-0": 13, "TopicA-2": 8, "_25RETRY_25g-1": 1}
+    assert first["next"] == {"TopicA-0": 18, "TopicA-2": 8, "_25RETRY_25g-1": 1}
+    assert second == {"committed": {"TopicA-1": 34}, "next": {"TopicA-1": 34}}
 
 
 @needs_peers
@@ -94,6 +132,53 @@ def test_the_engine_goes_on_in_an_import(version: str, peers_dir: Path, tmp_path
     root = tmp_path / "imported"
     load(str(tmp_path / "lake"), str(root), "rocketmq", settings={**SIZES, "rocketmq_version": version})
     check_goes_on(peers_dir, root, version, 40)
+
+
+@pytest.mark.parametrize("version", engines.VERSIONS)
+def test_a_broker_serves_converted_logs_to_their_groups(version: str, peers_dir: Path, tmp_path: Path) -> None:
+    """The engine reads from the store what the logs had, and finds it by key; a consumer goes on
+    where its group was."""
+    logs, root = tmp_path / "logs", tmp_path / "store"
+    for partition in range(2):
+        with Log.open(logs / f"orders-{partition}") as log:
+            for number in range(20):
+                value = f"{partition}-{number}".encode()
+                headers = (("trace", b"%d" % number),)
+                log.append([Record(key=b"k-" + value, value=value, timestamp_ms=1_700_000_000_000, headers=headers)])
+    with Log.open(logs / f"{OFFSETS_TOPIC}-{partition_for('G')}") as log:
+        now_ms = time.time_ns() // 1_000_000
+        log.append([offset_commit("G", TopicPartition("orders", part), 7 + part, now_ms) for part in range(2)])
+    settings = {**SIZES, "rocketmq_version": version}
+    report = convert(LogDirSource(str(logs)), str(root), settings=settings)
+    assert (report.messages, report.groups, report.losses) == (40, 1, [])
+    check_dump(peers_dir, root, version)
+    program = Program(peers_dir, version, "ConsumeStore", tmp_path)
+    lines = [line.split() for line in program.run("--dir", root, "--group", "G", "--topic", "orders", *GEOMETRY)]
+    later = [f"{part} {number} 0 {part}-{number}" for part in range(2) for number in range(7 + part, 20)]
+    assert sorted(lines) == sorted(line.split() for line in later)
+    assert ConsumerOffsetManager(root).query_offsets("G", "orders") == {0: 20, 1: 20}
+
+
+def check_dump(peers_dir: Path, root: Path, version: str) -> None:
+    """The engine reads the messages, the entries of the queues and those of keys that we read."""
+    with StoreSnapshot(str(root), **SIZES, rocketmq_version=version) as snapshot:
+        ours = [*snapshot.scan().items()]
+    queries = root.with_name("queries")
+    keys = [(message.topic.decode(), message.keys[0].decode()) for _, message in ours]
+    queries.write_text("".join(f"{topic}\t{key}\t64\t0\t{1 << 62}\n" for topic, key in keys), "utf-8")
+    lines = [
+        json.loads(line)
+        for line in run_peer(peers_dir, version, "DumpStore", "--dir", root, "--queries", queries).splitlines()
+    ]
+    told = {kind: [line for line in lines if line["type"] == kind] for kind in ("message", "entry", "query")}
+    fields = ("topic", "queueId", "queueOffset", "physicalOffset")
+    places = [(each.topic.decode(), each.queue_id, each.queue_offset, offset) for offset, each in ours]
+    assert [tuple(line[field] for field in fields) for line in told["message"]] == places
+    texts = [(base64.b64encode(each.body).decode(), each.properties_raw.decode()) for _, each in ours]
+    assert [(line["body"], line["properties"]) for line in told["message"]] == texts
+    assert all(line["read"] for line in told["entry"])
+    assert sorted(tuple(line[field] for field in fields) for line in told["entry"]) == sorted(places)
+    assert all(offset in line["physicalOffsets"] for line, (offset, _) in zip(told["query"], ours, strict=True))
 
 
 def check_goes_on(peers_dir: Path, root: Path, version: str, count: int) -> None:

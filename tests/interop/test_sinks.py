@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from logdex.kafka import Log, Record
 from logdex.rocketmq import Message, MessageStore
 from logdex.spark.sources.options import camel_case
 from tests.interop.kafka import peer
 from tests.interop.kafka.test_recover import our_records, told_record
 from tests.interop.rocketmq import engines
-from tests.interop.test_convert import SIZES, check_goes_on, check_served_by_kafka
+from tests.interop.rocketmq.programs import Program
+from tests.interop.rocketmq.scenarios import GEOMETRY
+from tests.interop.test_convert import SIZES, check_dump, check_goes_on, check_served_by_kafka
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +32,31 @@ def test_the_engine_goes_on_in_a_store(version: str, spark: SparkSession, peers_
     for _ in range(2):
         written.mode("append").save(str(tmp_path / "store"))
     check_goes_on(peers_dir, tmp_path / "store", version, 200)
+
+
+@pytest.mark.parametrize("version", engines.VERSIONS)
+def test_a_broker_serves_the_store_that_a_stream_wrote(
+    version: str, spark: SparkSession, peers_dir: Path, tmp_path: Path
+) -> None:
+    """A stream writes a partition's records in several batches. The engine reads the messages that
+    we read, and a broker on the store gives a consumer each of them once."""
+    with Log.open(tmp_path / "logs" / "t-0") as log:
+        for number in range(200):
+            log.append([Record(key=b"k-%d" % number, value=b"body-%d" % number)])
+    source = spark.readStream.format("kafka_log").options(startingOffsets="earliest", maxOffsetsPerTrigger="60")
+    columns = ("topic", "CAST(key AS STRING) AS keys", "value AS body", "CAST(offset % 3 AS INT) AS queueId")
+    written = source.load(str(tmp_path / "logs")).selectExpr(*columns).writeStream.format("rocketmq_store")
+    written = written.options(rocketmqVersion=version, checkpointLocation=str(tmp_path / "checkpoint"), **OPTIONS)
+    store = tmp_path / "store"
+    query = written.trigger(availableNow=True).start(str(store))
+    assert query.awaitTermination(250)
+    assert sum(progress.numInputRows > 0 for progress in query.recentProgress) > 1
+
+    check_dump(peers_dir, store, version)
+    program = Program(peers_dir, version, "ConsumeStore", tmp_path)
+    lines = [line.split() for line in program.run("--dir", store, "--group", "G", "--topic", "t", *GEOMETRY)]
+    expected = [[str(number % 3), str(number // 3), "0", f"body-{number}"] for number in range(200)]
+    assert sorted(lines) == sorted(expected)
 
 
 @peer.needs_peers

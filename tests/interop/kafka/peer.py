@@ -114,20 +114,23 @@ class RunningBroker:
     def consume(self, partition: str, times: list[int] = [], offsets: list[int] = []) -> Lines:  # noqa: B006
         """What a real consumer reads of `partition`, all of it, uncommitted and committed; which
         records it gets when it seeks `offsets`, which offsets it is told of `times`."""
-        lib = _cache(self._version) / "lib" / "*"
-        source = Path(__file__).parent / "ConsumeAll.java"
         topic, _, number = partition.rpartition("-")
         numbers = [",".join(map(str, each)) or "-" for each in (times, offsets)]
-        command = [
-            "java",
-            "-Xmx512m",
-            *QUICK,
-            "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
-            "-cp",
-            str(lib),
-            str(source),
-        ]
-        return _by_kind(_run([*command, self.address, topic, number, *numbers]))
+        return self._client("ConsumeAll", topic, number, *numbers)
+
+    def committed(self, group: str) -> dict[str, dict[str, int]]:
+        """By partition, the offsets that the broker says a group has committed, and those of the
+        records that a consumer of the group gets `next`."""
+        lines = self._client("CommittedOffsets", group)
+        kinds = ("committed", "next")
+        return {kind: {line["partition"]: line["offset"] for line in lines[kind]} for kind in kinds}
+
+    def _client(self, name: str, *arguments: str) -> Lines:
+        """What a Java program beside this file says."""
+        lib = _cache(self._version) / "lib" / "*"
+        source = Path(__file__).parent / f"{name}.java"
+        command = ["java", "-Xmx512m", *QUICK, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+        return _by_kind(_run([*command, "-cp", str(lib), str(source), self.address, *arguments]))
 
     def end(self) -> None:
         """As its spec says."""
