@@ -26,6 +26,7 @@ TIMES = ("store_timestamp_ms",)
 
 CODE = """
 import json
+import subprocess
 import sys
 import threading
 import time
@@ -63,6 +64,9 @@ said["sources"] = [messages.count(), messages.where("topic = 'Orders'").count(),
 seen = []
 report = logdex.spark.rebuild(spark, store_path, output=out / "connect", progress=lambda *counts: seen.append(counts))
 said["rebuild"] = [report.engine, report.tasks > 1, seen[-1] == (report.messages, report.bytes), len(seen) > 1]
+
+report = logdex.spark.rebuild(spark, logs_path, output=out / "connect-indexes", key_index=True)
+said["rebuild of logs"] = [report.engine, report.tasks > 1, report.messages > 0]
 
 source = store(out / "store")
 for name, runner in (("local", None), ("connect", runner_of(spark))):
@@ -177,6 +181,21 @@ stream = spark.readStream.format("kafka_log").option("startingOffsets", "earlies
 by_hand = stream.writeStream.foreachBatch(each_batch).option("checkpointLocation", str(out / "by-hand-checkpoint"))
 assert by_hand.trigger(availableNow=True).start().awaitTermination(250)
 
+rocketmq.grow(out / "followed", 60, 0)
+sizes = [part for name, size in rocketmq.SIZES.items() for part in ("--" + name.replace("_", "-"), str(size))]
+said["commands"] = []
+for words in (
+    ["rebuild", logs_path, "--key-index", "--output", out / "command-indexes"],
+    ["verify", logs_path],
+    ["stats", store_path],
+    ["export", store_path, "--output", out / "command-lake"],
+    ["dispatch", out / "followed", *sizes, "--output", out / "command-dispatched"],
+):
+    command = [sys.executable, "-m", "logdex", *map(str, words), "--json", "--engine", "spark"]
+    server = f"sc://{spark.client._builder.endpoint}"
+    done = subprocess.run([*command, "--master", server], capture_output=True, text=True, check=False)
+    said["commands"].append([done.returncode, done.stderr[-500:] if done.returncode else ""])
+
 print(json.dumps(said))
 spark.stop()
 """
@@ -210,6 +229,23 @@ def test_a_rebuild_is_byte_identical(
     assert said["rebuild"] == ["spark", True, True, True]
     assert run("rebuild", golden_store("tiny-broker"), "--output", tmp_path / "local").exit_code == 0
     assert digests(out / "connect") == digests(tmp_path / "local") != {}
+
+
+def test_a_rebuild_of_logs_is_byte_identical(
+    said: dict[str, Any], out: Path, golden_log: Callable[..., Path], tmp_path: Path
+) -> None:
+    assert said["rebuild of logs"] == ["spark", True, True]
+    rebuilt = run("rebuild", golden_log("tiny-broker"), "--key-index", "--output", tmp_path / "local")
+    assert rebuilt.exit_code == 0
+    assert digests(out / "connect-indexes") == digests(tmp_path / "local") != {}
+
+
+def test_commands(said: dict[str, Any], out: Path, tmp_path: Path) -> None:
+    """They take the address of a server as their master."""
+    assert said["commands"] == [[0, ""]] * 5
+    assert digests(out / "command-indexes") == digests(out / "connect-indexes")
+    assert list((out / "command-lake").rglob("*.parquet"))
+    rocketmq.require_rebuilt(out / "followed", out / "command-dispatched", tmp_path / "rebuilt")
 
 
 def test_other_jobs(said: dict[str, Any], out: Path) -> None:

@@ -35,7 +35,9 @@ JobsOption = Annotated[
         max=JOBS_MAX,
     ),
 ]
-MasterOption = Annotated[str, typer.Option(help="The Spark master for --engine spark.")]
+MasterOption = Annotated[
+    str, typer.Option(help="The Spark master for --engine spark, or sc://HOST:PORT for Spark Connect.")
+]
 
 
 @contextmanager
@@ -63,10 +65,10 @@ def runner_of(what: str, size_bytes: int, engine: Engine, master: str, jobs: int
 def session_of(what: str, size_bytes: int, master: str) -> Iterator[tuple[Any, Runner]]:
     """Returns a Spark session during a block, and a runner of tasks on it with a bar as `runner_of`
     has."""
+    from logdex.spark import tasks
     from logdex.spark.session import COORDINATING, session
-    from logdex.spark.tasks import TaskRunner
 
     note("starting Spark, a few seconds")
     starting = session(master, app_name=f"logdex {what}", conf=COORDINATING)
     with starting as spark, progress_bar(what, size_bytes) as progress:
-        yield spark, TaskRunner(spark, progress)
+        yield spark, tasks.runner_of(spark, progress)

@@ -22,7 +22,7 @@ from logdex.errors import EnvironmentProblem, UsageError
 from logdex.frames.extras import show_pandas, to_install
 from logdex.spark.failures import spark_failures
 from logdex.spark.java import find_java
-from logdex.spark.master import check_reachable, is_local
+from logdex.spark.master import check_reachable, is_connect_server, is_local
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -60,8 +60,9 @@ def session(
 
     On a local master the workers run this Python and import this `logdex`. On a cluster,
     PYSPARK_PYTHON names the workers' Python, in which `logdex` must be installed. Java's output is
-    hidden unless `verbose`. If this process already runs a session on the same master, that one is
-    yielded and left running.
+    hidden unless `verbose`. A master ``sc://HOST:PORT`` is a Spark Connect server: then the session
+    is one of Spark Connect, with the settings and the workers of the server. If this process
+    already runs a session on the same master, that one is yielded and left running.
 
     Raises `EnvironmentProblem` if PySpark or Java is missing, no Spark master answers, Spark does
     not start or a job fails inside Spark, and `UsageError` if this process runs a session on
@@ -85,6 +86,10 @@ def session(
         return
 
     check_reachable(master)
+    if is_connect_server(master):
+        with _connected(master) as spark:
+            yield spark
+        return
     log_path = None if verbose else _new_log()
     gateway = None
     try:
@@ -98,6 +103,22 @@ def session(
         _stop(gateway)
         if log_path is not None:
             log_path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _connected(server: str) -> Iterator[SparkSession]:
+    """Yields a session on a Spark Connect server, and ends it."""
+    try:
+        from pyspark.sql.connect.session import SparkSession as ConnectSession
+    except ImportError as error:  # PySpark's own error names each package, one after the other
+        missing = "PySpark lacks what it needs for Spark Connect"
+        raise EnvironmentProblem(missing, hint=to_install("'pyspark[connect]'")) from error
+    with spark_failures():
+        spark = ConnectSession.builder.remote(server).create()
+        try:
+            yield spark  # type: ignore[misc]  # both classes are one to their users
+        finally:
+            spark.stop()
 
 
 def _settings(master: str, app_name: str, conf: Mapping[str, str]) -> SparkConf:

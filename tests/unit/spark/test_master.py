@@ -44,6 +44,15 @@ def test_a_master_that_does_not_answer(closed: str) -> None:
     assert "--master spark://HOST:7077" in caught.value.hint
 
 
+def test_a_connect_server(listening: str, closed: str) -> None:
+    check_reachable(f"sc://{listening}/;user_id=me")
+    with pytest.raises(EnvironmentProblem, match=f"no Spark Connect server answers at sc://{closed} ") as caught:
+        check_reachable(f"sc://{closed}")
+    assert caught.value.hint == "start the server, or name a running one: --master sc://HOST:15002"
+    with pytest.raises(UsageError, match="sc://host:port is no address of a Spark Connect server"):
+        check_reachable("sc://host:port")
+
+
 def test_a_host_that_is_unknown_or_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EnvironmentProblem, match=r"at spark://nowhere\.invalid"):
         check_reachable("spark://nowhere.invalid")
