@@ -15,6 +15,7 @@ from logdex.convert.translate import convert
 from logdex.spark.tasks import TaskRunner
 from tests.directories import contents
 from tests.unit.convert.export.test_job import store
+from tests.unit.kafka.dispatch import growing as kafka
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,3 +37,13 @@ def test_as_in_one_process(spark: SparkSession, tmp_path: Path) -> None:
         assert {name: one[name] for name in one if name not in left_out} == {
             name: two[name] for name in two if name not in left_out
         }
+
+
+def test_logs_become_the_store_of_one_process(spark: SparkSession, tmp_path: Path) -> None:
+    for partition in range(2):
+        kafka.grow(tmp_path / "logs" / f"a-{partition}", 30, partition)
+    source = LogDirSource(str(tmp_path / "logs"))
+    for name, runner in (("local", None), ("spark", TaskRunner(spark))):
+        report = convert(source, str(tmp_path / name), runner, sync=False)
+        assert report.messages > 60
+    assert contents(tmp_path / "spark") == contents(tmp_path / "local") != {}

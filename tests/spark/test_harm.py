@@ -11,10 +11,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
+import logdex
 from logdex.convert.export.job import export
+from logdex.convert.load import load
 from logdex.convert.sources.kafka import LogDirSource
 from logdex.convert.sources.rocketmq import StoreSource
+from logdex.convert.sources.source import LogSource
+from logdex.convert.stats import stats
+from logdex.convert.translate import convert
 from logdex.errors import EnvironmentProblem, LogdexError, StorageError
+from logdex.formats import detect, format_of
 from logdex.kafka.batch.record import Record
 from logdex.kafka.log.log import Log
 from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
@@ -22,6 +28,7 @@ from logdex.rocketmq import Message, MessageStore
 from logdex.rocketmq.dispatch.job import Dispatcher
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.spark.tasks import TaskRunner
+from tests.directories import contents
 from tests.spark.rocketmq.test_rebuild import Wrapping
 from tests.unit.kafka.dispatch import growing as kafka
 from tests.unit.rocketmq.dispatch import growing as rocketmq
@@ -251,18 +258,77 @@ def test_a_task_of_a_dispatch(spark: SparkSession, tmp_path: Path, log_format: s
     assert list(output.glob(".logdex-dispatch-stage*")) == []
 
 
+def grown_source(log_format: str, log: Path) -> LogSource:
+    if log_format == "kafka_log":
+        kafka.grow(log / "a-0", 20, 1)
+        return LogDirSource(str(log))
+    rocketmq.grow(log, 80, 1)
+    return StoreSource(str(log), settings=rocketmq.SIZES)
+
+
+def published(output: Path) -> list[Path]:
+    """The files of an output that are not a job's own."""
+    files = [path.relative_to(output) for path in output.rglob("*") if path.is_file()]
+    return [path for path in files if not path.parts[0].startswith(".logdex")]
+
+
 @pytest.mark.parametrize("harm", HARMS)
 @pytest.mark.parametrize("log_format", FORMATS)
 def test_a_task_of_an_export(spark: SparkSession, tmp_path: Path, log_format: str, harm: str) -> None:
     log, lake = tmp_path / "log", tmp_path / "lake"
-    if log_format == "kafka_log":
-        kafka.grow(log / "a-0", 20, 1)
-        source: Any = LogDirSource(str(log))
-    else:
-        rocketmq.grow(log, 80, 1)
-        source = StoreSource(str(log), settings=rocketmq.SIZES)
+    source = grown_source(log_format, log)
     with pytest.raises(LogdexError):
         export(source, str(lake), Wrapping(spark, wrapped(harm)), engine="spark", sync=False)
     assert [path for path in lake.rglob("*.parquet") if not path.name.startswith((".", "_"))] == []
     done = export(source, str(lake), TaskRunner(spark), engine="spark", sync=False)
     assert pq.read_table(lake).num_rows == done.messages > 40
+
+
+@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize("log_format", FORMATS)
+def test_a_task_of_a_conversion(spark: SparkSession, tmp_path: Path, log_format: str, harm: str) -> None:
+    source, output = grown_source(log_format, tmp_path / "log"), tmp_path / "out"
+    with pytest.raises(StorageError if harm == "full disk" else EnvironmentProblem):
+        convert(source, str(output), Wrapping(spark, wrapped(harm)), engine="spark", sync=False)
+    assert published(output) == []
+    done = convert(source, str(output), TaskRunner(spark), engine="spark", sync=False)
+    local = convert(source, str(tmp_path / "local"), sync=False)
+    assert done.messages == local.messages > 0
+    assert contents(output) == contents(tmp_path / "local")
+
+
+@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize("log_format", FORMATS)
+def test_a_task_of_an_import(spark: SparkSession, tmp_path: Path, log_format: str, harm: str) -> None:
+    exported = export(grown_source(log_format, tmp_path / "log"), str(tmp_path / "lake"), sync=False)
+    arguments = (str(tmp_path / "lake"), str(tmp_path / "out"), "kafka" if log_format == "kafka_log" else "rocketmq")
+    with pytest.raises(StorageError if harm == "full disk" else EnvironmentProblem):
+        load(*arguments, Wrapping(spark, wrapped(harm)), engine="spark", sync=False)
+    assert published(tmp_path / "out") == []
+    done = load(*arguments, TaskRunner(spark), engine="spark", sync=False)
+    with logdex.open(tmp_path / "out") as snapshot:
+        assert len([*snapshot.scan()]) == done.messages == exported.messages > 0
+
+
+@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize("log_format", FORMATS)
+def test_a_task_of_a_job_that_only_reads(spark: SparkSession, tmp_path: Path, log_format: str, harm: str) -> None:
+    """Nothing is reported of half a log, and the log is as it was."""
+    log = tmp_path / "log"
+    source, before = grown_source(log_format, log), contents(log)
+    found = detect(log)
+    settings = {} if log_format == "kafka_log" else rocketmq.SIZES
+
+    def check(runner: TaskRunner | None) -> tuple[int, list[str]]:
+        report = format_of(found).verify(found, settings, max_findings=100, runner=runner)
+        return report.messages, [str(finding) for finding in report.findings]
+
+    def count(runner: TaskRunner | None) -> tuple[int, object]:
+        report = stats(source, runner)
+        return report.messages, report.to_json()["topics"]
+
+    for job in (check, count):
+        with pytest.raises(StorageError if harm == "full disk" else EnvironmentProblem):
+            job(Wrapping(spark, wrapped(harm)))
+        assert job(TaskRunner(spark)) == job(None)
+    assert contents(log) == before
