@@ -4,6 +4,7 @@ their own."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,14 +15,19 @@ import pytest
 from logdex.kafka.batch.record import Record
 from logdex.kafka.key_index.build import build_key_index
 from logdex.kafka.log.log import Log
+from logdex.rocketmq import Message, MessageStore
 from logdex.rocketmq.rebuild import rebuild
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.spark.sources.kafka.stream import LogDirStream
 from logdex.spark.sources.options import camel_case
+from logdex.spark.sources.rocketmq.stream import StoreStream
+from logdex.spark.sources.stream_table import LogStream, StreamProgress
 from logdex.testing.store_builder import make_message, write_commit_log
 from tests import remote
 from tests.conformance.rocketmq.test_store import geometry_of
 from tests.remote import Traffic
+from tests.unit.spark.sources.tables import rows_between
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,6 +58,11 @@ class Cloud:
 
     storage: dict[str, Any]
     traffic: Traffic
+
+    @property
+    def storage_values(self) -> tuple[str, str, str]:
+        """The address and both keys."""
+        return self.storage["endpoint_url"], self.storage["key"], self.storage["secret"]
 
     def put(self, root: Path) -> str:
         return remote.uploaded(self.storage, root, "backup")
@@ -184,3 +195,73 @@ def test_what_logs_send(
 ) -> None:
     assert cloud.rows(spark, "kafka_log", logs, condition, **options) == rows
     assert 0 < cloud.traffic.total < most * 4820 * 4000
+
+
+# -- streams -------------------------------------------------------------------------------------
+WAIT_S = 300
+COLUMNS = {"rocketmq_store": "body", "kafka_log": "value"}
+
+
+def grow(source: str, root: Path, turn: int) -> None:
+    """Adds ten numbers to a store or a log directory whose files are small: the last file grows,
+    and others follow."""
+    numbers = [b"%d" % number for number in range(10 * turn, 10 * turn + 10)]
+    if source == "kafka_log":
+        with Log.open(root / "t-0", segment_bytes=600) as log:
+            for number in numbers:
+                log.append([Record(b"k", number)])
+        return
+    with MessageStore.open(root, mapped_file_size_commit_log=2048, background=False) as store:
+        for number in numbers:
+            assert store.put_message(Message("t", number, keys="k")).is_stored
+
+
+@pytest.mark.parametrize("source", COLUMNS)
+def test_a_running_stream_sees_what_is_uploaded(cloud: Cloud, spark: SparkSession, tmp_path: Path, source: str) -> None:
+    """Bytes of a file that was there, and new files, between the batches of one query: each row
+    once."""
+    root, name = tmp_path / f"growing-{source}", f"seen_{source}"
+    storage = {f"storage.{key}": value for key, value in cloud.storage.items()}
+    grow(source, root, 0)
+    reader = spark.readStream.format(source).options(**storage, startingOffsets="earliest")
+    rows = reader.load(cloud.put(root)).selectExpr(f"CAST({COLUMNS[source]} AS STRING) AS number")
+    query = rows.writeStream.format("memory").queryName(name).trigger(processingTime="100 milliseconds").start()
+    try:
+        for turn in range(1, 4):
+            deadline = time.monotonic() + WAIT_S
+            while spark.table(name).count() < 10 * turn:
+                assert query.isActive, query.exception()
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
+            if turn < 3:
+                grow(source, root, turn)
+                cloud.put(root)
+    finally:
+        query.stop()
+    assert sorted(int(row.number) for row in spark.table(name).collect()) == [*range(30)]
+
+
+@pytest.mark.parametrize("source", COLUMNS)
+def test_listings_and_blocks_are_not_kept_for_later_batches(
+    cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    """Without storage options all batches share the listings and the blocks of one file system,
+    which is that of the process. What is uploaded is seen nevertheless, after a moment."""
+    for name, value in zip(("ENDPOINT_URL", "ACCESS_KEY_ID", "SECRET_ACCESS_KEY"), cloud.storage_values, strict=True):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    root = tmp_path / f"shared-{source}"
+    grow(source, root, 0)
+    given = {"path": cloud.put(root), "startingOffsets": "earliest", "columns": COLUMNS[source]}
+    stream: LogStream = LogDirStream(given) if source == "kafka_log" else StoreStream(given)
+    progress, start, found = StreamProgress(stream), stream.initial(), list[int]()
+    for turn in range(1, 4):
+        deadline = time.monotonic() + WAIT_S
+        while len(found) < 10 * turn:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+            end = progress.advance(start, stream.limits)
+            found += [int(row[COLUMNS[source]]) for row in rows_between(stream, start, end)] if end != start else []
+            start = end
+        grow(source, root, turn)
+        cloud.put(root)
+    assert found == [*range(30)]
