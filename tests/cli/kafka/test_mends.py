@@ -40,6 +40,9 @@ def directory_for(name: str) -> Harm:
 MORE: dict[str, tuple[str, Harm]] = {
     "only-snapshot: a bit": ("producer-snapshot", lambda root: only_snapshot(root)),
     "log-missing: the log": ("log-missing", lambda root: (root / f"{SECOND}.log").unlink()),
+    "unreadable: a directory for a log": ("unreadable", directory_for(f"{SECOND}.log")),
+    "unreadable: a directory for an index": ("unreadable", directory_for(f"{SECOND}.index")),
+    "unreadable: a directory for a snapshot": ("unreadable", directory_for(f"{SECOND}.snapshot")),
 }
 
 
@@ -82,7 +85,9 @@ def mended(name: str, sound: Path, tmp_path: Path) -> tuple[Mending, list[Findin
     root = Path(shutil.copytree(sound, tmp_path / "the logs"))
     CASES[name](root)
     whole = rows(sound)
-    before = {offset: value for offset, value in rows(root).items() if whole.get(offset) == value}
+    before = whole  # where there is no .log to read: the mend restores it
+    if not (root / f"{SECOND}.log").is_dir():
+        before = {offset: value for offset, value in rows(root).items() if whole.get(offset) == value}
     mending = Mending(root, sound, tmp_path, FLAGS)
     assert mending.verify(), "nothing is found"
     left = mending.mend()
@@ -132,7 +137,7 @@ def test_a_mend_mends(name: str, sound: Path, tmp_path: Path) -> None:
 def test_every_check_has_a_case() -> None:
     """A check whose mend is carried out by no case here fails this test."""
     checks = {check for check, *_ in HARMS} | {check for check, _ in MORE.values()}
-    assert checks | set(ELSEWHERE) | {"unreadable"} == set(CHECKS)  # test_what_the_disk_cannot_read_is_mended
+    assert checks | set(ELSEWHERE) == set(CHECKS)
 
 
 def test_every_mend_is_one_that_these_tests_carry_out() -> None:
@@ -156,4 +161,26 @@ def test_a_file_that_must_not_be_read_is_mended(sound: Path, tmp_path: Path, mon
     found = next(each for each in mending.verify() if each["check"] == "unreadable")
     mending.carry_out(found)
     assert mending.mends == ["check the disk and the file's mode"]
+    assert mending.verify() == []
+
+
+def test_a_partition_that_must_not_be_listed_is_mended(
+    sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The superuser may list all directories, so the mode is looked at here."""
+    root = Path(shutil.copytree(sound, tmp_path / "the logs"))
+    partition = root / PARTITION
+    list_dir = Env.list_dir
+
+    def listed(env: Env, path: str) -> list[str]:
+        if path == str(partition) and not partition.stat().st_mode & 0o400:
+            raise StorageError("cannot be listed", path=path)
+        return list_dir(env, path)
+
+    monkeypatch.setattr(Env, "list_dir", listed)
+    partition.chmod(0o300)
+    mending = Mending(root, sound, tmp_path, FLAGS)
+    found = next(each for each in mending.verify() if each["check"] == "unreadable")
+    mending.carry_out(found)
+    assert mending.mends == ["check the disk and the mode of the directory and its files"]
     assert mending.verify() == []

@@ -17,9 +17,9 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.Header;
 
 /**
- * Reads all of one partition with a real consumer, uncommitted and committed, and prints it as JSON lines.
+ * Reads all of some partitions with a real consumer, uncommitted and committed, and prints it as JSON lines.
  *
- * <pre>java ConsumeAll.java ADDRESS TOPIC PARTITION TIME,TIME,... OFFSET,OFFSET,...</pre>
+ * <pre>java ConsumeAll.java ADDRESS TOPIC PARTITION,PARTITION,... TIME,TIME,... OFFSET,OFFSET,...</pre>
  */
 public final class ConsumeAll {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -32,14 +32,16 @@ public final class ConsumeAll {
 
     public static void main(String[] args) {
         out = new PrintStream(new BufferedOutputStream(System.out, 1 << 16), false, StandardCharsets.UTF_8);
-        TopicPartition where = new TopicPartition(args[1], Integer.parseInt(args[2]));
         for (String isolation : List.of("read_uncommitted", "read_committed")) {
             try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(config(args[0], isolation))) {
-                consumer.assign(List.of(where));
-                all(consumer, where, isolation);
-                if (isolation.equals("read_uncommitted")) {
-                    times(consumer, where, args[3]);
-                    seeks(consumer, where, args[4]);
+                for (String partition : args[2].split(",")) {
+                    TopicPartition where = new TopicPartition(args[1], Integer.parseInt(partition));
+                    consumer.assign(List.of(where));
+                    all(consumer, where, isolation);
+                    if (isolation.equals("read_uncommitted")) {
+                        times(consumer, where, args[3]);
+                        seeks(consumer, where, args[4]);
+                    }
                 }
             }
         }
@@ -57,14 +59,14 @@ public final class ConsumeAll {
         return config;
     }
 
-    private static ObjectNode line(String kind) {
-        return JSON.createObjectNode().put("kind", kind);
+    private static ObjectNode line(String kind, TopicPartition where) {
+        return JSON.createObjectNode().put("kind", kind).put("partition", where.toString());
     }
 
     private static void all(KafkaConsumer<byte[], byte[]> consumer, TopicPartition where, String isolation) {
         long begin = consumer.beginningOffsets(List.of(where)).get(where);
         long end = consumer.endOffsets(List.of(where)).get(where);
-        out.println(line("offsets").put("isolation", isolation).put("begin", begin).put("end", end));
+        out.println(line("offsets", where).put("isolation", isolation).put("begin", begin).put("end", end));
         consumer.seek(where, begin);
         long count = 0;
         int idle = 0;
@@ -73,15 +75,15 @@ public final class ConsumeAll {
             idle = polled.isEmpty() ? idle + 1 : 0;
             for (ConsumerRecord<byte[], byte[]> record : polled) {
                 count++;
-                print(record, isolation);
+                print(record, where, isolation);
             }
         }
-        out.println(line("consumed").put("isolation", isolation).put("records", count)
+        out.println(line("consumed", where).put("isolation", isolation).put("records", count)
             .put("position", consumer.position(where)));
     }
 
-    private static void print(ConsumerRecord<byte[], byte[]> record, String isolation) {
-        ObjectNode row = line("message").put("isolation", isolation).put("offset", record.offset())
+    private static void print(ConsumerRecord<byte[], byte[]> record, TopicPartition where, String isolation) {
+        ObjectNode row = line("message", where).put("isolation", isolation).put("offset", record.offset())
             .put("timestamp", record.timestamp()).put("timestampType", record.timestampType().name);
         record.leaderEpoch().ifPresent(epoch -> row.put("leaderEpoch", epoch));
         row.put("key", text(record.key())).put("value", text(record.value()));
@@ -98,7 +100,7 @@ public final class ConsumeAll {
 
     private static void times(KafkaConsumer<byte[], byte[]> consumer, TopicPartition where, String times) {
         for (String time : times.equals("-") ? new String[0] : times.split(",")) {
-            ObjectNode row = line("offsetForTime").put("query", Long.parseLong(time));
+            ObjectNode row = line("offsetForTime", where).put("query", Long.parseLong(time));
             OffsetAndTimestamp at = consumer.offsetsForTimes(Map.of(where, Long.parseLong(time))).get(where);
             if (at != null) {
                 row.put("offset", at.offset()).put("timestamp", at.timestamp());
@@ -111,7 +113,7 @@ public final class ConsumeAll {
     private static void seeks(KafkaConsumer<byte[], byte[]> consumer, TopicPartition where, String offsets) {
         for (String offset : offsets.equals("-") ? new String[0] : offsets.split(",")) {
             consumer.seek(where, Long.parseLong(offset));
-            ObjectNode row = line("seek").put("query", Long.parseLong(offset));
+            ObjectNode row = line("seek", where).put("query", Long.parseLong(offset));
             for (int i = 0; i < PATIENCE; i++) {
                 ConsumerRecords<byte[], byte[]> polled = consumer.poll(POLL);
                 if (!polled.isEmpty()) {

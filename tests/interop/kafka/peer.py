@@ -13,7 +13,7 @@ import os
 import subprocess
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,21 @@ def refused(home: Path, version: str, reason: str) -> bool:
     return found
 
 
+def format_directory(home: Path, version: str, cluster_id: str, node_id: int) -> None:
+    """Runs `kafka-storage format` for a broker over `home`, as an operator does."""
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": node_id,
+        "controller.quorum.voters": f"{node_id}@127.0.0.1:9093",
+        "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": home,
+    }
+    path = home.with_name(home.name + ".properties")
+    path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    _run([*_java(version), "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(path)])
+
+
 @contextmanager
 def serving(home: Path, version: str, spec: Line | None = None, *, by_hand: bool = False) -> Iterator[RunningBroker]:
     """A broker over `home`, which has done the steps of `spec`; ended as `spec` says (cleanly or by
@@ -93,6 +108,10 @@ def serving(home: Path, version: str, spec: Line | None = None, *, by_hand: bool
                     pipe.close()
 
 
+def _numbers(given: Sequence[int]) -> str:
+    return ",".join(map(str, given)) or "-"
+
+
 class RunningBroker:
     """A broker in a process of its own."""
 
@@ -115,8 +134,16 @@ class RunningBroker:
         """What a real consumer reads of `partition`, all of it, uncommitted and committed; which
         records it gets when it seeks `offsets`, which offsets it is told of `times`."""
         topic, _, number = partition.rpartition("-")
-        numbers = [",".join(map(str, each)) or "-" for each in (times, offsets)]
-        return self._client("ConsumeAll", topic, number, *numbers)
+        return self._client("ConsumeAll", topic, number, *map(_numbers, (times, offsets)))
+
+    def consume_topic(self, topic: str, partitions: int) -> dict[str, Lines]:
+        """What a real consumer reads of the partitions of `topic`, by partition."""
+        lines = self._client("ConsumeAll", topic, _numbers(range(partitions)), "-", "-")
+        found: dict[str, Lines] = {f"{topic}-{number}": defaultdict(list) for number in range(partitions)}
+        for kind, told in lines.items():
+            for line in told:
+                found[line["partition"]][kind].append(line)
+        return found
 
     def committed(self, group: str) -> dict[str, dict[str, int]]:
         """By partition, the offsets that the broker says a group has committed, and those of the
@@ -127,10 +154,9 @@ class RunningBroker:
 
     def _client(self, name: str, *arguments: str) -> Lines:
         """What a Java program beside this file says."""
-        lib = _cache(self._version) / "lib" / "*"
         source = Path(__file__).parent / f"{name}.java"
-        command = ["java", "-Xmx512m", *QUICK, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
-        return _by_kind(_run([*command, "-cp", str(lib), str(source), self.address, *arguments]))
+        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+        return _by_kind(_run([*_java(self._version), "-Xmx512m", quiet, str(source), self.address, *arguments]))
 
     def end(self) -> None:
         """As its spec says."""
@@ -146,6 +172,11 @@ def _broker_command(home: Path, version: str, spec: Line | None) -> list[str]:
         path.write_text(json.dumps(spec))
         command += ["--spec", str(path)]
     return command
+
+
+def _java(version: str) -> list[str]:
+    """How a program with Kafka's classes begins."""
+    return ["java", *QUICK, "-cp", str(_cache(version) / "lib" / "*")]
 
 
 def _cache(version: str) -> Path:

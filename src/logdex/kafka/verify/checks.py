@@ -77,7 +77,11 @@ REMOVE_LINE = "remove this line, and lower the count in line 2 by one: a broker 
 REMOVE_STARTS = "remove the file: a broker then lets each log begin with its first segment, deleted records included"
 MOVE_AWAY = "move the file out of the directory"
 RESTORE = "restore the file from a replica or a backup"
-RESTORE_META = "remove the file: kafka-storage format writes it again, with the cluster.id and node.id of the broker"
+RESTORE_META = (
+    "remove the file: kafka-storage format writes it again, with the cluster.id and node.id of the broker; then put "
+    "the directory.id into it that logdex cat --decode shows in the broker's RegisterBroker record in "
+    "__cluster_metadata-0: with another one the broker does not serve these partitions"
+)
 RESTORE_BATCH = "restore the batch from a replica: its checksum is right, so it was written so"
 RESTORE_EPOCH = "restore the batch from a replica: no checksum covers its leader epoch"
 RESTORE_LOG = "restore the .log from a replica or a backup; if there is none, remove this file"
