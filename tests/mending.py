@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import json
 import pkgutil
 import re
 import shlex
@@ -16,20 +17,25 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from logdex.layout.rocketmq import MESSAGE_HEAD
 from tests.cli.helpers import run, run_json
 
 Finding = dict[str, Any]
 PROBLEMS_FOUND = 1
 ROUNDS_MAX = 4
-NOT_DONE_HERE = ("nothing", "the message is in the log, logdex cat shows it: put it again")
+NOT_DONE_HERE = "nothing"
 """How mends begin that change nothing in the directory."""
+PUT_AGAIN = "the message is in the log, logdex cat shows it: put it again"
+"""How the mend begins after which the finding stays: the message that it is about is still
+there."""
 
 
 @dataclass
 class Mending:
     """A harmed directory `root`, and `sound`, the same before it was harmed, which stands for a
     replica. `flags` are given to `verify`. Outputs of commands lie in `work`. `mends` are those
-    that were carried out. Without `has_replica`, what is said to do if there is none is done."""
+    that were carried out, `put_again` the messages that were put again. Without `has_replica`, what
+    is said to do if there is none is done."""
 
     root: Path
     sound: Path
@@ -37,6 +43,7 @@ class Mending:
     flags: tuple[str, ...] = ()
     has_replica: bool = True
     mends: list[str] = field(default_factory=list)
+    put_again: dict[int, dict[str, Any]] = field(default_factory=dict)
     _outputs: int = 0
 
     def verify(self) -> list[Finding]:
@@ -54,13 +61,18 @@ class Mending:
         left."""
         for _ in range(ROUNDS_MAX):
             left = self.verify()
-            to_do = {finding["mend"]: finding for finding in left if not finding["mend"].startswith(NOT_DONE_HERE)}
+            to_do = {finding["mend"]: finding for finding in left if not self._is_left(finding)}
             if not to_do:
                 return left
             by_hand = [finding for mend, finding in to_do.items() if not mend.startswith("logdex ")]
             for finding in by_hand or list(to_do.values())[:1]:
                 self.carry_out(finding)
         raise AssertionError(left)
+
+    def _is_left(self, finding: Finding) -> bool:
+        """Whether nothing is left to do about a finding."""
+        mend = finding["mend"]
+        return mend.startswith(NOT_DONE_HERE) or (mend.startswith(PUT_AGAIN) and _offset_of(finding) in self.put_again)
 
     def carry_out(self, finding: Finding) -> None:
         """Does what a finding says."""
@@ -151,6 +163,19 @@ class Mending:
         [source] = shlex.split(found.group(1))
         shutil.copy(source, path)
 
+    def put(self, path: Path, finding: Finding, found: re.Match[str]) -> None:
+        """Puts the message again that `logdex cat` shows, unless the replica has another queue
+        offset there."""
+        offset, place = _offset_of(finding), finding["position"]
+        sound = self.sound / path.relative_to(self.root)
+        if sound.read_bytes()[place : place + 8] != path.read_bytes()[place : place + 8]:
+            self.restore(path, finding, found)
+            return
+        [message] = run_json("cat", self.root, "--physical-offset", offset, "--limit", 1, *self.flags)
+        lines = self.work / "again.jsonl"
+        lines.write_text(json.dumps(message))
+        [self.put_again[offset]] = run_json("put", self.root, "--file", lines, *self.flags)
+
     def let_read(self, path: Path, _finding: Finding, _found: re.Match[str]) -> None:
         """Gives the owner the right to read."""
         for each in (path, *path.rglob("*")):
@@ -159,6 +184,11 @@ class Mending:
     def move(self, _path: Path, finding: Finding, _found: re.Match[str]) -> None:
         """Runs mv."""
         subprocess.run(shlex.split(finding["mend"]), check=True)
+
+
+def _offset_of(finding: Finding) -> int:
+    """The physical offset of the message that a finding about a queue offset is about."""
+    return int(Path(finding["path"]).name) + int(finding["position"]) - MESSAGE_HEAD.offset_of("queue_offset")
 
 
 def _remove(path: Path) -> None:
@@ -177,6 +207,7 @@ _ACTIONS: list[tuple[str, Action]] = [
     (r"remove the file", Mending.remove),
     (r"move the (file out of the directory|checkpoint away)", Mending.move_away),
     (r"mv ", Mending.move),
+    (PUT_AGAIN, Mending.put),
     (r"look at what it is, and move it away", Mending.move_away),
     (r"look at what it is, and put an empty file in its place", Mending.empty),
     (r"copy (.+) over it: the broker falls back on that", Mending.copy),
@@ -193,7 +224,7 @@ def unknown_mends(package: ModuleType) -> list[str]:
     for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         found |= set(_MendTexts(importlib.import_module(each.name)).texts())
     assert len(found) > 8, found
-    known = [*map(re.escape, NOT_DONE_HERE), *(pattern for pattern, _ in _ACTIONS)]
+    known = [NOT_DONE_HERE, *(pattern for pattern, _ in _ACTIONS)]
     return sorted(text for text in found if not any(re.match(pattern, text) for pattern in known))
 
 
@@ -239,6 +270,8 @@ class _MendTexts:
             case ast.IfExp(body=one, orelse=other) | ast.BoolOp(values=[one, other]):
                 yield from self._texts(one)
                 yield from self._texts(other)
+            case ast.Attribute(attr="hint"):  # an error's, which tells a reader what to do, and not what mends a file
+                yield ast.unparse(node)
             case ast.Dict(values=values) | ast.Call(func=ast.Attribute(attr="get"), args=values):
                 for value in values:
                     yield from self._texts(value)

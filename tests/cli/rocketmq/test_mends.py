@@ -4,7 +4,10 @@ nothing is lost."""
 from __future__ import annotations
 
 import shutil
+import struct
+from base64 import b64decode
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,18 +15,30 @@ import pytest
 import logdex.rocketmq.verify
 from logdex.errors import StorageError
 from logdex.io.env import Env
+from logdex.kernels.rocketmq.property_crc import property_crc_of
+from logdex.layout.rocketmq import MESSAGE_HEAD
+from logdex.limits import CONFIG_FILE_SIZE_BYTES_MAX
+from logdex.rocketmq.message.stored_message import StoredMessage
+from logdex.rocketmq.rebuild import rebuild
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.verify import CHECKS
+from logdex.testing import BadSectorsEnv
+from logdex.testing.store_builder import write_commit_log
+from tests.cli.helpers import run_json
 from tests.examples import cases
 from tests.golden import rocketmq as golden
-from tests.mending import Finding, Mending, unknown_mends
-from tests.unit.rocketmq.verify.store_harm import Store, config_of
+from tests.mending import PUT_AGAIN, Finding, Mending, unknown_mends
+from tests.unit.rocketmq.verify.store_harm import Store, config_of, walk
 from tests.unit.rocketmq.verify.test_harm import HARMS, NAME, Expected
+from tests.unit.rocketmq.verify.test_verify import messages
 
 Harm = Callable[[Store], object]
 
+PAGE = 4096
+PROPERTY_CRC_SIZE_BYTES = 20
+
 ELSEWHERE = {
-    "message-property-crc": "no golden store has the property; its mend is that of a wrong body",
+    "message-property-crc": "test_a_wrong_property_crc_is_mended: no golden store has the property",
     "unfinished-publication": "tests/crash and tests/interop run the command again that was killed",
 }
 
@@ -62,12 +77,18 @@ def other_queue_file(store: Store) -> None:
     file.with_name(".DS_Store").write_bytes(bytes(6148))
 
 
+def too_long_config(store: Store) -> None:
+    with (store.root / "config/topics.json").open("wb") as file:
+        file.truncate(CONFIG_FILE_SIZE_BYTES_MAX + 1)
+
+
 MORE: dict[str, tuple[str, Harm]] = {
     "a directory for a queue file": ("unreadable", queue_directory),
     "a directory for a CommitLog file": ("unreadable", directory_for(f"commitlog/{0:020d}")),
     "a directory for the checkpoint": ("unreadable", directory_for("checkpoint")),
     "a directory for topics.json": ("unreadable", directory_for("config/topics.json")),
     "a directory for abort": ("abort", directory_for("abort")),
+    "too long topics.json": ("unreadable", too_long_config),
     "config, with a backup": ("config-json", config_with_backup),
     "renamed CommitLog": ("commit-log-name", renamed),
     "other file": ("commit-log-other-file", other_file),
@@ -90,22 +111,22 @@ DEFAULT |= {"renamed CommitLog", "other file"}
 CASES: dict[str, Harm] = {**HARMS, **{name: harm for name, (_, harm) in MORE.items()}}
 
 
-def flags() -> tuple[str, ...]:
+def flags(name: str = NAME) -> tuple[str, ...]:
     """The settings that no file states, as flags: the mends must repeat them."""
-    config = config_of(NAME)
+    config = config_of(name)
     sizes = {
         "--mapped-file-size-commit-log": config.mapped_file_size_commit_log,
         "--mapped-file-size-consume-queue": config.mapped_file_size_consume_queue,
         "--max-hash-slot-num": config.max_hash_slot_num,
         "--max-index-num": config.max_index_num,
-        "--rocketmq-version": "5.5.0",
+        "--rocketmq-version": golden.manifest(name)["rocketmq"],
     }
     return tuple(str(word) for pair in sizes.items() for word in pair)
 
 
-def sound_store(folder: Path) -> Path:
+def sound_store(folder: Path, name: str = NAME) -> Path:
     """The store before any harm. It has the files that some harms make unreadable."""
-    root = golden.unpack(NAME, folder)
+    root = golden.unpack(name, folder)
     (root / "config").mkdir(exist_ok=True)
     (root / "config" / "topics.json").write_text("{}")
     return root
@@ -118,15 +139,15 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def bodies(root: Path) -> dict[int, bytes]:
     """All messages up to the end of the log, by physical offset."""
-    with StoreSnapshot(root, config=config_of(NAME)) as snapshot:
+    with StoreSnapshot(root, config=config_of(NAME)) as snapshot:  # the versions' messages are the same
         return {message.physical_offset: message.body for message in snapshot.scan()}
 
 
-def mended(name: str, sound: Path, tmp_path: Path) -> tuple[Mending, list[Finding]]:
+def mended(name: str, sound: Path, tmp_path: Path, store_name: str = NAME) -> tuple[Mending, list[Finding]]:
     """A store of which the harm `name` is mended, and what is found then."""
     root = Path(shutil.copytree(sound, tmp_path / "a store"))
-    CASES[name](Store(root, NAME))
-    mending = Mending(root, sound, tmp_path, flags())
+    CASES[name](Store(root, store_name))
+    mending = Mending(root, sound, tmp_path, flags(store_name))
     whole = bodies(sound)
     before = {} if name in MORE else {at: body for at, body in bodies(root).items() if whole.get(at) == body}
     assert mending.verify(), "nothing is found"
@@ -154,8 +175,57 @@ def recovered(name: str, sound: Path, tmp_path: Path) -> tuple[Mending, dict[int
     assert any(finding["mend"].startswith("logdex recover ") for finding in before), before
     assert mending.mend() == []
     assert any(mend.startswith("logdex recover ") for mend in mending.mends)
-    after, whole = bodies(root), bodies(sound)
-    return mending, {at: body for at, body in after.items() if whole.get(at) == body}
+    return mending, as_they_were(root, sound)
+
+
+def as_they_were(root: Path, sound: Path) -> dict[int, bytes]:
+    """The messages of a store that are where they were before the harm."""
+    whole = bodies(sound)
+    return {at: body for at, body in bodies(root).items() if whole.get(at) == body}
+
+
+UNREADABLE: dict[str, Callable[[Store], tuple[str, int]]] = {
+    "CommitLog": lambda _: (f"commitlog/{1 << 15:020d}", 2 * PAGE),
+    "ConsumeQueue": lambda store: (store.queue_entry(store.plain_message()[2])[0], 0),
+    "IndexFile": lambda store: (store.index(1), 0),
+    "checkpoint": lambda _: ("checkpoint", 0),
+    "topics.json": lambda _: ("config/topics.json", 0),
+}
+"""Files, and where in them the disk cannot read a sector."""
+
+
+def mended_unreadable(name: str, sound: Path, tmp_path: Path, *, has_replica: bool = True) -> Mending:
+    """A store of which the disk cannot read a sector, mended to another disk. All messages are
+    there, but without a replica those of the page with the sector."""
+    root = Path(shutil.copytree(sound, tmp_path / "a store"))
+    file, at = UNREADABLE[name](Store(root, NAME))
+    mending = Mending(root, sound, tmp_path, flags(), has_replica)
+    with pytest.MonkeyPatch.context() as patch:
+        disk = BadSectorsEnv({str(root / file): [(at, at + 16)]})
+        patch.setattr(Env, "open_read", lambda _, path: disk.open_read(path))
+        [finding] = [each for each in mending.verify() if each["path"] == str(root / file)]
+        mending.carry_out(finding)
+    assert finding["check"] == "unreadable"
+    assert mending.mend() == []
+    whole = bodies(sound)
+    if name == "CommitLog" and not has_replica:
+        for path, start, message in Store(sound, NAME).messages:
+            if path == file and start < at + PAGE and start + message.size_bytes > at:
+                del whole[message.physical_offset]
+    assert whole.items() <= bodies(root).items()
+    return mending
+
+
+@pytest.mark.parametrize("name", cases(UNREADABLE, 2))
+def test_what_the_disk_cannot_read_is_mended(name: str, sound: Path, tmp_path: Path) -> None:
+    mending = mended_unreadable(name, sound, tmp_path)
+    ways = {"checkpoint": "move the checkpoint away", "CommitLog": "restore this file", "topics.json": "restore this"}
+    assert mending.mends[0].startswith(ways.get(name, "logdex rebuild "))
+
+
+def test_without_a_replica_all_is_recovered_that_the_disk_can_read(sound: Path, tmp_path: Path) -> None:
+    mending = mended_unreadable("CommitLog", sound, tmp_path, has_replica=False)
+    assert mending.mends[0].startswith("logdex recover ")
 
 
 @pytest.mark.parametrize(
@@ -179,6 +249,86 @@ def test_without_a_replica_a_damaged_log_is_recovered(name: str, sound: Path, tm
         assert {at // config_of(NAME).mapped_file_size_commit_log for at in lost} == {lost[0] // (1 << 15)}
     else:
         assert len(lost) <= 1
+
+
+def repeat_offset(store: Store) -> StoredMessage:
+    """The last message of a queue states a queue offset that one before has, and has no entry.
+    Returns the message as it was."""
+    lasts = {(message.topic, message.queue_id): row for row in store.messages if (message := row[2]).is_queued}
+    path, at, message = next(row for row in lasts.values() if row[2].keys and row[2].queue_offset > 2)
+    store.write(path, at + MESSAGE_HEAD.offset_of("queue_offset"), struct.pack(">q", message.queue_offset - 2))
+    store.write(*store.queue_entry(message), bytes(20))
+    return message
+
+
+def put_again(sound: Path, tmp_path: Path, store_name: str = NAME) -> tuple[Mending, StoredMessage]:
+    """A store in which a message was put again that no queue has an entry of, as no replica has
+    another copy, and the message as it was before the harm. The old one stays in the log."""
+    root = Path(shutil.copytree(sound, tmp_path / "a store"))
+    message = repeat_offset(Store(root, store_name))
+    mending = Mending(root, Path(shutil.copytree(root, tmp_path / "replica")), tmp_path, flags(store_name))
+    found = mending.verify()
+    assert [each["check"] for each in found] == ["message-queue-offset"]
+    assert mending.mend() == found
+    assert list(mending.put_again) == [message.physical_offset]
+    return mending, message
+
+
+def test_a_message_is_put_again(sound: Path, tmp_path: Path) -> None:
+    mending, message = put_again(sound, tmp_path)
+    new = mending.put_again[message.physical_offset]
+    assert bodies(mending.root) == {**bodies(sound), new["physical_offset"]: message.body}
+    place = ("--topic", message.topic.decode(), "--queue", message.queue_id, "--offset", message.queue_offset)
+    [served] = run_json("get", mending.root, *place, "--count", 1, *flags())
+    assert served["physical_offset"] == new["physical_offset"]
+    assert (b64decode(served["body"]), served["tags"].encode()) == (message.body, message.tags)
+    for key in message.keys:
+        asked = ("query", mending.root, "--topic", message.topic.decode(), "--key", key.decode(), *flags())
+        assert new["physical_offset"] in [row["physical_offset"] for row in run_json(*asked)]
+
+
+def test_a_message_whose_queue_offset_a_replica_has_is_restored(sound: Path, tmp_path: Path) -> None:
+    root = Path(shutil.copytree(sound, tmp_path / "a store"))
+    repeat_offset(Store(root, NAME))
+    mending = Mending(root, sound, tmp_path, flags())
+    assert mending.mend() == []
+    assert mending.mends[0].startswith(PUT_AGAIN)
+    assert mending.put_again == {}
+    assert bodies(root) == bodies(sound)
+
+
+def property_crc_store(folder: Path) -> Path:
+    """A store whose messages have the property __CRC32#, which no golden store has."""
+    rows = [replace(row, properties_raw=row.properties_raw + bytes(PROPERTY_CRC_SIZE_BYTES)) for row in messages(120)]
+    root, config = folder / "store", config_of(NAME)
+    write_commit_log(str(root), rows, config.mapped_file_size_commit_log)
+    for path in (root / "commitlog").iterdir():
+        data = bytearray(path.read_bytes())
+        for at, message in walk(path):
+            end = at + message.size_bytes
+            head = bytes(data[at : end - PROPERTY_CRC_SIZE_BYTES])
+            data[at:end] = head + property_crc_of(head)
+        path.write_bytes(data)
+    rebuild(str(root), str(root), config, in_place=True, sync=False)
+    return root
+
+
+def mended_property_crc(sound: Path, tmp_path: Path) -> Mending:
+    """A store of which a message's birth time, which nothing but the property covers, is
+    mended."""
+    root = Path(shutil.copytree(sound, tmp_path / "a store"))
+    store = Store(root, NAME)
+    path, at, _ = store.messages[40]
+    store.change(path, at + MESSAGE_HEAD.offset_of("born_timestamp_ms") + 7)
+    mending = Mending(root, sound, tmp_path, flags())
+    assert [each["check"] for each in mending.verify()] == ["message-property-crc"]
+    assert mending.mend() == []
+    assert Store(root, NAME).messages == Store(sound, NAME).messages
+    return mending
+
+
+def test_a_wrong_property_crc_is_mended(tmp_path: Path) -> None:
+    mended_property_crc(property_crc_store(tmp_path), tmp_path)
 
 
 def test_every_check_has_a_case(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +30,24 @@ GEOMETRY_FLAGS = {
 CASES = [name for name in ("plain", "plain-4.9.7", "tiny-5.5.0", "tiny-4.9.7") if name in golden.NAMES]
 
 
-def dump(peers: Path, name: str, store: Path, work: Path) -> dict[str, list[dict[str, Any]]]:
-    """What DumpStore reads, by kind of line; asked all of the manifest's queries."""
+def dump(
+    peers: Path,
+    name: str,
+    store: Path,
+    work: Path,
+    *,
+    asked: Sequence[dict[str, Any]] | None = None,
+    keep: Path | None = None,
+) -> dict[str, list[dict[str, Any]]]:
+    """What DumpStore reads, by kind of line; `asked` all of the manifest's queries, or others. The
+    copy that the engine ran on is kept at `keep`."""
     manifest = golden.manifest(name)
     queries = work / "queries"
-    queries.write_text("".join("\t".join(_question(query)) + "\n" for query in manifest["queries"]), encoding="utf-8")
+    asked = manifest["queries"] if asked is None else asked
+    queries.write_text("".join("\t".join(_question(query)) + "\n" for query in asked), encoding="utf-8")
     flags = [text for key, flag in GEOMETRY_FLAGS.items() for text in (flag, str(manifest["geometry"][key]))]
     command = [str(peers / "run"), "-v", manifest["rocketmq"], "DumpStore", "--dir", str(store), *flags]
-    command += ["--queries", str(queries)]
+    command += ["--queries", str(queries), *(["--keep", str(keep)] if keep is not None else [])]
     environ = {**os.environ, "JAVA_OPTS": " ".join(QUICK)}
     done = subprocess.run(command, env=environ, capture_output=True, timeout=500, check=True)
     lines: dict[str, list[dict[str, Any]]] = {}

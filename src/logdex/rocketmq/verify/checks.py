@@ -150,6 +150,7 @@ class Collector(FindingCollector):
 MOVE_AWAY = "look at what it is, and move it away"
 OTHER_FILE = "not one of these files: a broker does not start on it, or takes it for one"
 MOVE_OUT = "move the file out of the directory"
+LET_READ = "check its owner, its mode and the disk"
 RESTORE = "restore this file from a replica or a backup"
 RESTORE_MESSAGE = f"{RESTORE}; if the message is right, logdex rebuild derives its entries anew"
 CUT_AT_START = "nothing, if these messages may go: a broker's next start cuts the log here"

@@ -7,7 +7,7 @@ import posixpath
 import shlex
 
 from logdex import limits
-from logdex.errors import CorruptError, StoreError, UnreadableError, VanishedError
+from logdex.errors import CorruptError, StoreError, UnreadableError, UnusableFileError, VanishedError
 from logdex.io.env import Env
 from logdex.jobs import look_again
 from logdex.jobs.findings import Finding
@@ -17,12 +17,13 @@ from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.files.config_files import require_config
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.index_file.index_paths import no_index_files
-from logdex.rocketmq.verify.checks import MOVE_AWAY, RESTORE, Collector
+from logdex.rocketmq.verify.checks import LET_READ, MOVE_AWAY, RESTORE, Collector
 
 _SMALL_FILE_SIZE_BYTES_MAX = 1 << 16
 _LOOKS = 3
 _MEND_CHECKPOINT = "move the checkpoint away: a broker's next start makes one and goes through the whole log"
 
+_MEND_NO_CONFIG = f"{MOVE_AWAY}: the broker falls back on the .bak file"
 _MEND_LOCK = "look at what it is, and move it away while no broker runs: its next start makes one"
 _MEND_ABORT = (
     "look at what it is, and put an empty file in its place if the broker crashed, or move it away if it was shut down"
@@ -168,8 +169,7 @@ def _problem_of(path: str, out: Collector, env: Env) -> Finding | None:
     """Returns the finding about one file of config/, None if the broker can parse it."""
     expected = "a file that can be read"
     if not env.is_file(path):
-        mend = "look at what it is, and move it away: the broker falls back on the .bak file"
-        return Finding("unreadable", path, 0, "no file", expected, mend=mend)
+        return Finding("unreadable", path, 0, "no file", expected, mend=_MEND_NO_CONFIG)
     try:
         data = env.read_file(path, limits.CONFIG_FILE_SIZE_BYTES_MAX)
         if data:
@@ -181,8 +181,12 @@ def _problem_of(path: str, out: Collector, env: Env) -> Finding | None:
         mend = _mend_config(path, env)
         what = "the broker cannot parse it" + (f": {error.field}" if error.field else "")
         return Finding("config-json", path, error.position, what, wanted, found, mend)
+    except UnusableFileError as error:
+        return Finding("unreadable", path, 0, error.reason, expected, mend=_MEND_NO_CONFIG)
+    except UnreadableError as error:
+        return Finding("unreadable", path, error.position, error.reason, expected, mend=_mend_config(path, env))
     except StoreError as error:
-        return Finding("unreadable", path, 0, error.message, expected, mend=error.hint or "")
+        return Finding("unreadable", path, 0, error.message, expected, mend=LET_READ)
     return None
 
 

@@ -21,7 +21,7 @@ from logdex.rocketmq.scan.scanner import Scanner
 from logdex.rocketmq.scan.topic_table import TopicTable
 from logdex.rocketmq.scan.window import Window
 from logdex.rocketmq.settings.store_config import StoreConfig
-from logdex.rocketmq.verify.checks import RESTORE, Collector
+from logdex.rocketmq.verify.checks import LET_READ, RESTORE, Collector
 from logdex.rocketmq.verify.damage import Damage
 from logdex.rocketmq.verify.proven.runs import ProvenRun, QueueSpan
 from logdex.rocketmq.verify.queues.left_over import Extra, LeftOver, Unplaced
@@ -33,7 +33,6 @@ from logdex.rocketmq.verify.queues.queue_lives import life_start
 _PUT_AGAIN = "the message is in the log, logdex cat shows it: put it again if consumers need it"
 _OPEN_FILES_MAX = 96
 """Enough to find most queues' files open, and well below a limit of 256 descriptors."""
-_LET_READ = "check its owner, its mode and the disk"
 
 
 class QueueSet:
@@ -124,7 +123,7 @@ class QueueSet:
             except MissingFileError:  # a broker has removed it meanwhile
                 disk = None
             except StorageError as error:  # its messages are then without a ConsumeQueue, too
-                self._out.find("unreadable", error.path, 0, "this directory cannot be listed", mend=_LET_READ)
+                self._out.find("unreadable", error.path, 0, "this directory cannot be listed", mend=LET_READ)
                 disk = None
             if disk is not None:
                 find_others(disk, self._out, self._env)
