@@ -21,6 +21,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * (transactions, every third aborted), gone-N (created, written to and deleted again). Segments roll by time, because
  * the lowest segment.bytes differs between versions. The value of a record is
  * "TOPIC NUMBER " and a filler that the number decides. Lines on standard output, flushed:
+ * {@code record TOPIC PARTITION OFFSET KEY NUMBER}: the broker acknowledged this record, without a number if it is a
+ * tombstone; not said of transactions;
  * {@code acked TOPIC PARTITION OFFSET}: the broker acknowledged the record at that offset and all before it;
  * {@code committed TOPIC PARTITION OFFSET}: the same of a transaction whose markers are written.
  */
@@ -96,21 +98,32 @@ public final class SoakLoad {
     }
 
     private void produce(String topic, int partition, String codec, int records, int keys) {
-        Map<Integer, Long> last = new TreeMap<>();
+        TreeMap<Long, String> acknowledged = new TreeMap<>();
         try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(config(codec))) {
             for (int i = 0; i < records; i++) {
-                producer.send(record(topic, partition, keys), (where, error) -> {
+                ProducerRecord<byte[], byte[]> record = record(topic, partition, keys);
+                producer.send(record, (where, error) -> {
                     if (error != null) {
                         System.exit(0);
                     }
-                    synchronized (last) {
-                        last.merge(where.partition(), where.offset(), Math::max);
+                    synchronized (acknowledged) {
+                        acknowledged.put(where.offset(), text(record));
                     }
                 });
             }
             producer.flush();
         }
-        last.forEach((where, offset) -> say("acked", topic, where, offset));
+        StringBuilder lines = new StringBuilder();
+        acknowledged.forEach((offset, text) -> lines.append("record ").append(topic).append(' ').append(partition)
+            .append(' ').append(offset).append(' ').append(text).append('\n'));
+        System.out.print(lines);
+        say("acked", topic, partition, acknowledged.lastKey());
+    }
+
+    /** The key of a record, and its number, which is a minus sign for a tombstone. */
+    private static String text(ProducerRecord<byte[], byte[]> record) {
+        String value = record.value() == null ? "- -" : new String(record.value(), StandardCharsets.UTF_8);
+        return new String(record.key(), StandardCharsets.UTF_8) + " " + value.split(" ")[1];
     }
 
     private void transaction(int round) {

@@ -11,11 +11,12 @@ import re
 import subprocess
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -50,12 +51,22 @@ WHOLE = (("plain", 0), ("plain", 1), ("money", 0), ("money", 1))
 """Partitions that nothing is removed from."""
 
 
+class Known(NamedTuple):
+    """A record that was acknowledged. A tombstone has no number."""
+
+    offset: int
+    key: str
+    number: int | None
+
+
 class Load:
     """The program that writes, and what the broker has acknowledged so far: by what was said, topic
-    and partition, the highest offset."""
+    and partition, the highest offset. `records` are those without a transaction, by topic and
+    partition."""
 
     def __init__(self) -> None:
         self.acknowledged: dict[tuple[str, str, int], int] = {}
+        self.records: defaultdict[tuple[str, int], list[Known]] = defaultdict(list)
 
     @contextmanager
     def running(self, broker: peer.RunningBroker, version: str, seed: int) -> Iterator[None]:
@@ -74,10 +85,16 @@ class Load:
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
         for line in process.stdout:
-            if line.endswith(b"\n"):
-                what, topic, partition, offset = line.decode().split()
-                key = (what, topic, int(partition))
-                self.acknowledged[key] = max(int(offset), self.acknowledged.get(key, -1))
+            if not line.endswith(b"\n"):
+                continue
+            what, topic, partition, offset, *record = line.decode().split()
+            if record:
+                key, number = record
+                known = Known(int(offset), key, None if number == "-" else int(number))
+                self.records[topic, int(partition)].append(known)
+            else:
+                said = (what, topic, int(partition))
+                self.acknowledged[said] = max(int(offset), self.acknowledged.get(said, -1))
 
     def wait_for_more(self) -> None:
         """Until the broker acknowledges something."""
@@ -117,49 +134,104 @@ def check_rows(home: Path, needed: int, topic: str, partition: int) -> None:
         check_value(value, topic)
 
 
-def check_lines(printed: str, topic: str) -> list[dict[str, Any]]:
-    """Returns the records that a command printed as JSON before the line about the end. They are of
-    the topic, and their keys and values are what SoakLoad writes; only the compacted topic has
-    tombstones."""
+def check_record(line: dict[str, Any], topic: str) -> Known:
+    """A record that a command printed as JSON is of the topic, and its key and value are what
+    SoakLoad writes; only the compacted topic has tombstones."""
+    assert line["topic"] == topic, f"not of {topic}: {line}"
+    key = base64.b64decode(line["key"]).decode()
+    assert re.fullmatch(r"key-\d+", key), f"no key of the load: {line}"
+    if line["value"] is None:
+        assert topic == "compacted", f"a tombstone in {topic}: {line}"
+        return Known(line["offset"], key, None)
+    return Known(line["offset"], key, check_value(base64.b64decode(line["value"]), topic))
+
+
+def check_lines(printed: str, topic: str) -> dict[int, list[Known]]:
+    """The records that a command printed as JSON before the line about the end, by partition. No
+    offset comes twice."""
     *lines, end = map(json.loads, printed.splitlines())
     assert END_OF in end, f"the last line is {end}"
+    found: dict[int, list[Known]] = defaultdict(list)
     for line in lines:
-        assert line["topic"] == topic, f"not of {topic}: {line}"
-        assert re.fullmatch(rb"key-\d+", base64.b64decode(line["key"])), f"no key of the load: {line}"
-        if line["value"] is None:
-            assert topic == "compacted", f"a tombstone in {topic}: {line}"
-        else:
-            check_value(base64.b64decode(line["value"]), topic)
-    return lines
+        found[line["partition"]].append(check_record(line, topic))
+    for records in found.values():
+        assert len({record.offset for record in records}) == len(records), f"{topic}: an offset twice"
+    return found
 
 
-def check_cat(home: Path, topic: str) -> None:
-    """The records of a partition that records are removed from are right and in order."""
-    offsets = [line["offset"] for line in check_lines(soak.logdex("cat", home / f"{topic}-0", "--json"), topic)]
-    assert all(one < two for one, two in itertools.pairwise(offsets)), f"{topic}: offsets do not ascend"
+def check_none_lost(found: Sequence[Known], known: Sequence[Known], where: str) -> None:
+    """All records that were acknowledged are among those that were found."""
+    lost = sorted({*known} - {*found})
+    assert not lost, f"{where}: {len(lost)} records are missing, such as {lost[:3]}"
 
 
-def check_query(home: Path, key: str) -> None:
-    """A query returns only records with the key, none of them twice."""
-    lines = check_lines(soak.logdex("query", home, "--topic", "plain", "--key", key, "--json"), "plain")
-    for line in lines:
-        assert base64.b64decode(line["key"]) == key.encode(), f"a query for {key} returns {line}"
-    assert len({(line["partition"], line["offset"]) for line in lines}) == len(lines), f"{key}: a record twice"
+def check_cat(home: Path, load: Load, topic: str) -> None:
+    """The records of a partition that records are removed from are right and in order. All are
+    there that were acknowledged before and are not removed by now."""
+    path, known = home / f"{topic}-0", [*load.records[topic, 0]]
+    found = check_lines(soak.logdex("cat", path, "--json"), topic)[0]
+    assert all(one.offset < two.offset for one, two in itertools.pairwise(found)), f"{topic}: offsets do not ascend"
+    if topic == "compacted":
+        check_newest(found, known)
+        return
+    start = min((int(log.stem) for log in path.glob("*.log")), default=None)
+    if start is not None:
+        check_none_lost(found, [record for record in known if record.offset >= start], topic)
 
 
-def check_get(home: Path) -> None:
+def check_newest(found: Sequence[Known], known: Sequence[Known]) -> None:
+    """The last record of each key that was acknowledged, or a newer one, is there; a tombstone may
+    be gone."""
+    at = {record.offset: record for record in known}
+    assert all(at.get(record.offset, record) == record for record in found), "another record is at an offset"
+    newest = {record.key: record.offset for record in found}
+    last = {record.key: record for record in known}
+    lost = [record for key, record in last.items() if newest.get(key, -1) < record.offset]
+    lost = [record for record in lost if record.number is not None]
+    assert not lost, f"compacted: the last records of {len(lost)} keys are missing, such as {lost[:3]}"
+
+
+def check_gone(home: Path, load: Load) -> None:
+    """The records of topics that are deleted soon are right, and all there unless the topic is
+    deleted by now."""
+    for path in home.glob("gone-*-0"):
+        topic = path.name.removesuffix("-0")
+        known = [*load.records[topic, 0]]
+        printed = soak.logdex("cat", path, "--json", allowed=(0, 1, 2))
+        if path.is_dir():
+            check_none_lost(check_lines(printed, topic)[0], known, topic)
+            continue
+        for line in map(json.loads, printed.splitlines()):
+            if END_OF not in line:
+                check_record(line, topic)
+
+
+def check_query(home: Path, load: Load, key: str) -> None:
+    """A query returns the records with the key, none of them twice, and all that were acknowledged
+    before."""
+    known = {number: [record for record in load.records["plain", number] if record.key == key] for number in (0, 1)}
+    found = check_lines(soak.logdex("query", home, "--topic", "plain", "--key", key, "--json"), "plain")
+    for number, records in known.items():
+        assert all(record.key == key for record in found[number]), f"a query for {key} returns {found}"
+        check_none_lost(found[number], records, f"{key} in plain-{number}")
+
+
+def check_get(home: Path, load: Load) -> None:
     """A read from the first offset on returns the first records, all of the partition."""
+    known = [*load.records["plain", 0]]
     printed = soak.logdex("get", home, "--topic", "plain", "--partition", 0, "--offset", 0, "--json")
-    places = [(line["partition"], line["offset"]) for line in check_lines(printed, "plain")]
-    assert places, "get returns no record"
-    assert places == [(0, offset) for offset in range(len(places))], f"get returns {places}"
+    found = check_lines(printed, "plain")
+    assert list(found) == [0], f"get returns records of {list(found)}"
+    assert [record.offset for record in found[0]] == [*range(len(found[0]))], f"get returns {found}"
+    check_none_lost(found[0], [record for record in known if record.offset < len(found[0])], "plain")
 
 
-def check_value(value: bytes, topic: str) -> None:
-    """A value is what SoakLoad writes."""
+def check_value(value: bytes, topic: str) -> int:
+    """A value is what SoakLoad writes. Returns its number."""
     name, number, filler = value.decode().split(" ")
     assert name == topic
     assert filler == chr(ord("a") + int(number) % 26) * len(filler)
+    return int(number)
 
 
 def check_recovered(home: Path, load: Load, output: Path) -> None:
@@ -181,14 +253,15 @@ def looks(home: Path, load: Load, scratch: Path) -> dict[str, Callable[[], None]
     def cat() -> None:
         for topic in ("kept", "compacted"):
             if (home / f"{topic}-0").is_dir():
-                check_cat(home, topic)
+                check_cat(home, load, topic)
+        check_gone(home, load)
 
     def commands() -> None:
         soak.logdex("info", home, "--json")
         if load.needed("acked", "plain", 0) < 0:
             return
-        check_query(home, f"key-{next(turn) % 1000}")
-        check_get(home)
+        check_query(home, load, f"key-{next(turn) % 1000}")
+        check_get(home, load)
 
     def verify() -> None:
         soak.logdex("verify", home, "--json")

@@ -13,10 +13,12 @@ from base64 import b64decode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import logdex as api
+from logdex.cli.rows.printer import END_OF
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from tests.interop import soak
 from tests.interop.rocketmq.engines import compiled, java_command
@@ -38,6 +40,10 @@ topics again, and puts new messages of a topic that was created again behind the
 GEOMETRY = ("--commitlog", "2000000", "--cq", "3000", "--slots", "1000", "--max-index", "8000")
 FLAGS: tuple[object, ...] = ("--mapped-file-size-commit-log", 2_000_000, "--mapped-file-size-consume-queue", 60_000)
 FLAGS += ("--max-hash-slot-num", 1000, "--max-index-num", 8000)
+
+
+NO_OTHER = 1 << 62
+"""Further than any number: no other message has the key."""
 
 
 class Engine:
@@ -162,6 +168,68 @@ def check_body(body: bytes) -> tuple[str, int]:
     return "".join(kinds), int(number)
 
 
+def check_message(message: dict[str, Any]) -> tuple[str, int]:
+    """A message that a command printed is what SoakStore puts: topic, queue, body, tag and keys.
+    Returns what kind of message it is, empty for a plain one, and its number."""
+    topic, body = message["topic"], b64decode(message["body"])
+    check_row(topic, body)
+    kind, number = check_body(body)
+    queues = {"half": number % 4, "gone": number // 3 % 2, "late": 0, "": number % 4}
+    assert message["queue_id"] == queues[kind], message
+    keys = {"": [f"k{number % 1000}", f"n{number}"], "gone": [f"g{number}"]}
+    assert message["keys"] == keys.get(kind, []), message
+    assert message["tags"] == "Tag" + "ABC"[number % 3], message
+    assert message["unique_key"] == f"U{number:031d}", message
+    return kind, number
+
+
+def check_lines(printed: str, topic: str) -> tuple[list[tuple[str, int]], dict[str, Any]]:
+    """The messages that a command printed as JSON, all of `topic` and none twice, and the object
+    about the end of the answer."""
+    *rows, end = map(json.loads, printed.splitlines())
+    assert END_OF in end, f"the last line is {end}"
+    for row in rows:
+        assert row["topic"] == topic, f"not of {topic}: {row}"
+    assert len({row["physical_offset"] for row in rows}) == len(rows), f"{topic}: a message twice"
+    return [check_message(row) for row in rows], end
+
+
+def check_cat(store: Path, engine: Engine, topic: str) -> None:
+    """All messages of a topic from the oldest file on, in order, up to what was acknowledged
+    before."""
+    needed = engine.acknowledged
+    printed = soak.logdex("cat", store, "--topic", topic, "--json", *FLAGS)
+    messages, end = check_lines(printed, topic)
+    numbers = [number for kind, number in messages if not kind]
+    begins = {following(start - 1, topic) for start in engine.starts}
+    gaps = [
+        pair for pair in itertools.pairwise(numbers) if pair[1] != following(pair[0], topic) and pair[1] not in begins
+    ]
+    assert len(gaps) <= len(end["deleted"]), f"{topic}: gaps at {gaps[:5]}"
+    newest = max(numbers[-1000:], default=-1)
+    assert following(newest, topic) > needed or end["deleted"], f"{topic} ends at {newest}, acknowledged is {needed}"
+
+
+def following(number: int, topic: str) -> int:
+    """The number of the next plain message of a topic."""
+    return next(each for each in itertools.count(number + 1) if (each % 5 == 0) == (topic == "Other"))
+
+
+def check_query(store: Path, engine: Engine, word: str, key: int, step: int, first: int) -> None:
+    """A query by the key `word` and number, which every message of the topic Other has whose number
+    is `first` or a multiple of `step` more: those that were acknowledged before are returned,
+    unless they are gone by now, and no others."""
+    needed = engine.acknowledged
+    asked = ("query", store, "--topic", "Other", "--key", f"{word}{key}", "--scan-missing", "--json", *FLAGS)
+    messages, _ = check_lines(soak.logdex(*asked, allowed=(0, 1)), "Other")
+    numbers = [number for _, number in messages]
+    assert all((number - first) % step == 0 for number in numbers), f"{word}{key} returns {numbers}"
+    oldest = oldest_number(store)
+    wanted = range(first, needed + 1, step)
+    lost = [number for number in wanted if oldest is not None and number > oldest and number not in numbers]
+    assert not lost, f"{word}{key}: {lost[:5]} are not found, the log begins with {oldest}"
+
+
 def read_newest(store: Path, queue: int) -> None:
     """Reads the newest message of a queue, which is there unless the engine has removed it
     meanwhile. An engine that starts after a kill cuts its queues and fills them again."""
@@ -171,7 +239,9 @@ def read_newest(store: Path, queue: int) -> None:
     for _ in range(20):
         got = soak.logdex(*asked, allowed=(0, 2)).splitlines()
         if len(got) > 1:  # a message, and the end of the answer
-            check_body(b64decode(json.loads(got[0])["body"]))
+            message = json.loads(got[0])
+            assert [message[name] for name in ("topic", "queue_id", "queue_offset")] == ["Plain", queue, offset]
+            check_message(message)
             return
         first = offsets_of(store, queue)[0]
         if first > offset:
@@ -186,16 +256,16 @@ def read_newest_life(store: Path, engine: Engine) -> None:
     for topic, first in dict(engine.lives).items():
         for queue in (0, 1):
             asked = ("get", store, "--topic", topic, "--queue", queue, "--offset", 0, "--json", *FLAGS)
-            for line in soak.logdex(*asked, allowed=(0, 2)).splitlines()[:-1]:
-                message = json.loads(line)
-                if message["topic"] == topic:
-                    number = check_body(b64decode(message["body"]))[1]
+            if printed := soak.logdex(*asked, allowed=(0, 2)):
+                for kind, number in check_lines(printed, topic)[0]:
+                    assert kind == "gone"
                     assert number >= first, f"{topic} gives {number}, its newest life began with {first}"
         asked = ("query", store, "--topic", topic, "--key", f"g{first}", "--scan-missing", "--json", *FLAGS)
-        answer = soak.logdex(*asked, allowed=(0, 1, 2))
-        if answer and '"msg_id"' not in answer:  # there is no answer where the topic is deleted just now
+        if printed := soak.logdex(*asked, allowed=(0, 1, 2)):  # none where the topic is deleted just now
+            found = set(check_lines(printed, topic)[0])
+            assert found <= {("gone", first)}, f"g{first} returns {found}"
             oldest = oldest_number(store)
-            assert oldest is None or oldest > first, f"g{first} is not found, the log begins with {oldest}"
+            assert found or oldest is None or oldest > first, f"g{first} is not found, the log begins with {oldest}"
 
 
 def offsets_of(store: Path, queue: int) -> tuple[int, int]:
@@ -214,17 +284,16 @@ def looks(store: Path, engine: Engine, scratch: Path) -> dict[str, Callable[[], 
         check_rows(store, engine, engine.acknowledged)
 
     def query() -> None:
-        number = engine.acknowledged // 5 * 5
-        asked = ("query", store, "--topic", "Other", "--key", f"n{number}", "--scan-missing", "--json", *FLAGS)
-        if number < 5 or '"msg_id"' in soak.logdex(*asked, allowed=(0, 1)):
-            return
-        oldest = oldest_number(store)
-        assert oldest is None or oldest > number, f"n{number} is not found, the log begins with {oldest}"
+        newest = engine.acknowledged // 5 * 5
+        if newest >= 5:
+            check_query(store, engine, "n", newest, NO_OTHER, newest)
+            check_query(store, engine, "k", newest % 1000, 1000, newest % 1000)
 
     def commands() -> None:
-        read_newest(store, next(turn) % 4)
+        number = next(turn)
+        read_newest(store, number % 4)
         read_newest_life(store, engine)
-        soak.logdex("cat", store, "--topic", "Other", "--json", *FLAGS)
+        check_cat(store, engine, ("Other", "Plain")[number % 2])
 
     def verify() -> None:
         soak.logdex("verify", store, "--json", *FLAGS)
