@@ -287,6 +287,7 @@ def test_a_message_is_put_again(sound: Path, tmp_path: Path) -> None:
         assert new["physical_offset"] in [row["physical_offset"] for row in run_json(*asked)]
 
 
+@pytest.mark.slow
 def test_a_message_whose_queue_offset_a_replica_has_is_restored(sound: Path, tmp_path: Path) -> None:
     root = Path(shutil.copytree(sound, tmp_path / "a store"))
     repeat_offset(Store(root, NAME))

@@ -113,7 +113,7 @@ def all_mended(tmp_path_factory: pytest.TempPathFactory) -> Home:
 def merge_checkpoints(name: str, roots: Sequence[Path], home: Path) -> None:
     """Writes a checkpoint of `home` with what those of the mended directories say of their
     partition."""
-    offsets = {}
+    offsets: dict[TopicPartition, int] = {}
     for number, root in enumerate(roots):
         if (root / name).exists():
             of_root = read_offset_checkpoint(str(root / name))
