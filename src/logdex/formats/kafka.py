@@ -96,6 +96,7 @@ def _verify(
         found,
         LogConfig(**settings),
         infer_interval=_infers_interval(settings),
+        states_version=settings.get("kafka_version") is not None,
         max_findings=max_findings,
         checks=checks,
         flags=given_flags(settings),

@@ -76,7 +76,7 @@ def run_until_settled(
 
 def _forget(out: Collector, totals: Totals, mark: Mark, before: Totals) -> None:
     out.back_to(mark)
-    totals.records, totals.bytes = before.records, before.bytes
+    totals.records, totals.bytes, totals.older_entry = before.records, before.bytes, before.older_entry
 
 
 def _files_of(directory: str, env: Env) -> dict[str, Identity | None]:

@@ -27,10 +27,12 @@ from logdex.primitives.shown import counted
 
 @dataclass(slots=True)
 class Totals:
-    """The number of records and the bytes of logs read so far."""
+    """The number of records and the bytes of logs read so far. `older_entry` tells which index
+    entry was the first that only a broker before 3.9.1, or 4.0.0, writes."""
 
     records: int = 0
     bytes: int = 0
+    older_entry: str = ""
 
 
 class PartitionCheck:
@@ -63,6 +65,7 @@ class PartitionCheck:
         self._runs = EpochRuns(log_start_offset)
         self._sequences = SequenceCheck(log_start_offset, out)
         self._differences: list[tuple[str, str]] = []
+        self._older_entries: list[tuple[str, list[int]]] = []
         self._is_first = True
         self.next_offset = 0
         self.end_is_certain = True
@@ -83,6 +86,7 @@ class PartitionCheck:
                 others = {suffix: paths[base] for suffix, paths in found.items() if base in paths}
                 segment = Segment(logs[base], base, following, self._config.segment_bytes, others)
                 self._check_segment(segment, producers)
+        self._tell_older_entries()
         self._tell_differences()
         self._check_snapshot_places(bases, found[files.SNAPSHOT_SUFFIX])
         if self._only is not None:
@@ -118,7 +122,7 @@ class PartitionCheck:
                     holes = len(scanned.holes)
                     producers.lose_bytes()
                     self._sequences.lose()
-                indexes.add(columns)
+                indexes.add(window)
                 producers.add(columns, segment.path)
                 self._sequences.add(columns, segment.path)
                 self._runs.add(columns, segment.path)
@@ -140,6 +144,7 @@ class PartitionCheck:
             self._out.info("offset-gap", segment.path, f"{told} in offsets: compaction, or records that are lost")
         indexes.finish(scanned, self._is_clean)
         self._differences += indexes.differences
+        self._older_entries += indexes.older_entries
         if self._only is None:
             is_growing = segment.next_base is None and self._is_clean is not True
             log = (segment.path, scanned.size_bytes) if is_growing else None
@@ -162,6 +167,17 @@ class PartitionCheck:
             self._out.info("offset-gap", segment.path, message)
             return base
         return end
+
+    def _tell_older_entries(self) -> None:
+        """Reports, as information, which indexes a broker of the older rule wrote."""
+        if not self._older_entries:
+            return
+        path, entries = self._older_entries[0]
+        self._totals.older_entry = self._totals.older_entry or f"entry {entries[0]} of {path}"
+        told = counted(sum(len(entries) for _, entries in self._older_entries), "index entry is", "index entries are")
+        where = path.rpartition("/")[2] + (", …" if len(self._older_entries) > 1 else "")
+        message = f"{told} of a whole append ({where}), as brokers before 3.9.1, and 4.0.0, write them"
+        self._out.info("older-index-entries", self._directory, message)
 
     def _tell_differences(self) -> None:
         """Reports the indexes that differ from those that a recovery would write: a single one by

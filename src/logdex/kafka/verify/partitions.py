@@ -66,6 +66,7 @@ class CheckedTask(NamedTuple):
         out.merge(self.collected)
         totals.records += self.totals.records
         totals.bytes += self.totals.bytes
+        totals.older_entry = totals.older_entry or self.totals.older_entry
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ def verify(
     config: LogConfig | None = None,
     *,
     infer_interval: bool | None = None,
+    states_version: bool = False,
     env: Env = DEFAULT_ENV,
     progress: Progress | None = None,
     max_findings: int = FINDINGS_MAX,
@@ -61,7 +62,9 @@ def verify(
     """Checks what is at `path` and returns the report. `checks` (keys of `CHECKS`) limits which
     checks are reported, `max_findings` how many findings. With `infer_interval`, the
     `index_interval_bytes` is inferred from the indexes where that is possible, instead of taken
-    from `config`; this is the default without a `config`. The commands that repair what is found
+    from `config`; this is the default without a `config`. Each index is checked by what its entries
+    show, whatever the `kafka_version` of `config` is; with `states_version`, the report's
+    `unsettled` says so if they contradict it. The commands that repair what is found
     end with `flags`. The partitions of a log directory are checked in tasks on `runner`, by default
     one after the other in this process.
 
@@ -86,7 +89,21 @@ def verify(
             seconds = work_seconds() - started
             report = out.report(messages=totals.records, size_bytes=totals.bytes, seconds=seconds)
             report.list_at_most(max_findings)
+            if states_version:
+                report.unsettled = _contradiction(settings.config, totals.older_entry)
             return report
+
+
+def _contradiction(config: LogConfig, older_entry: str) -> UsageError | None:
+    """Returns the error for a stated version whose brokers do not write an index entry that was
+    found, None without any."""
+    if not older_entry or not config.has_entry_per_batch:
+        return None
+    return UsageError(
+        f"the files contradict what is stated: kafka-version {config.kafka_version}: {older_entry} is of a whole "
+        "append, as brokers before 3.9.1, and 4.0.0, write it",
+        hint="leave it out: each index is checked by what its entries show",
+    )
 
 
 def _is_closed(found: KafkaPath, env: Env) -> bool:

@@ -1,8 +1,13 @@
-"""Compares a sparse index with its log: every entry must match a batch of the log.
+"""Compares a sparse index with its log: every entry must be one that a broker could have written.
 
 Which batches have an entry depends on when the broker was restarted. Therefore an index may differ
 from the one that a recovery would write, as long as its entries are right. Entries about bytes or
 offsets that were lost are not judged.
+
+Brokers from 3.9.1 on, except 4.0.0, make an entry for a batch; older ones make it for an append,
+which may have several batches. A broker is upgraded at any time, so a log has entries of both
+kinds, even in one index. What an older broker could have written is decided entry by entry, and
+only for those that do not fit the newer rule.
 """
 
 from __future__ import annotations
@@ -17,9 +22,9 @@ from logdex import limits
 from logdex.errors import UnreadableError
 from logdex.io.env import Env
 from logdex.io.mapped.mapping import find_unreadable
+from logdex.kafka.scan.scanner import BatchWindow
 from logdex.kafka.verify.checks import Collector
 from logdex.kafka.verify.segment.segment_pass import SegmentPass
-from logdex.kernels.kafka.batch_columns import BatchColumns
 from logdex.layout.base import Layout
 
 _STEP_ENTRIES = 1 << 16
@@ -30,22 +35,19 @@ when it starts; what was cut off while it was read can be read then."""
 
 class IndexEntries(ABC):
     """The entries of one index file, which are compared with the log's batches window by window.
-    Call `add` per window, then `finish`. Not thread-safe.
-
-    `is_exact` is true for brokers that write an entry per batch (`LogConfig.has_entry_per_batch`).
-    Others write an entry per append, and it may name a later batch of that append.
-    """
+    Call `add` per window, then `finish`. Not thread-safe."""
 
     layout: ClassVar[Layout]
     prefix: ClassVar[str]
 
-    def __init__(self, path: str, base_offset: int, is_exact: bool, out: Collector, env: Env) -> None:
+    def __init__(self, path: str, base_offset: int, out: Collector, env: Env) -> None:
         self.path = path
         self.base_offset = base_offset
         self.is_missing = not env.exists(path)
         self.is_unreadable = False
         self.has_odd_size = False
-        self._is_exact = is_exact
+        self.older_entries = np.empty(0, np.intp)
+        """After `finish`: the right entries that only a broker before 3.9.1, or 4.0.0, writes."""
         self._out = out
         self._raw: npt.NDArray[Any] = np.empty(0, self.layout.dtype)
         self.zero_slots = 0
@@ -56,6 +58,7 @@ class IndexEntries(ABC):
                 self._leave(error)
         self._judged = np.zeros(len(self._raw), np.bool_)
         self._true = np.zeros(len(self._raw), np.bool_)
+        self._older = np.zeros(len(self._raw), np.bool_)
 
     def _load(self, env: Env) -> None:
         self._out.files += 1
@@ -122,7 +125,7 @@ class IndexEntries(ABC):
         self._true[places] = is_true
 
     @abstractmethod
-    def add(self, columns: BatchColumns) -> None:
+    def add(self, window: BatchWindow) -> None:
         """Compares the entries that fall into a window with its batches."""
 
     def finish(self, scanned: SegmentPass) -> None:
@@ -132,6 +135,7 @@ class IndexEntries(ABC):
         if len(rest):
             self._judge_rest(rest, scanned)
         self._check_order()
+        self.older_entries = np.flatnonzero(self._older & self._true)
         self._raw = self._raw[:0]
 
     @abstractmethod
@@ -140,10 +144,14 @@ class IndexEntries(ABC):
     def _check_order(self) -> None:
         """Reports right entries that do not rise, because they are repeated or misplaced."""
         true = np.flatnonzero(self._true)
-        numbers = self._raw[self.layout.fields[0].name][true].astype(np.int64)
-        for place in np.flatnonzero(np.diff(numbers) <= 0).tolist():
+        for place in np.flatnonzero(np.diff(self._rising()[true]) <= 0).tolist():
+            before = self._raw[self.layout.fields[0].name][true[place]]
             at = int(true[place + 1])
-            self._find_entry("order", at, "the entry is not above the one before it", f"above {numbers[place]}")
+            self._find_entry("order", at, "the entry is not above the one before it", f"above {before}")
+
+    @abstractmethod
+    def _rising(self) -> npt.NDArray[np.int64]:
+        """Returns the number of each entry that must be above that of the entry before it."""
 
     def _values(self, place: int) -> str:
         return f"({', '.join(str(int(value)) for value in self._raw[place].item())})"

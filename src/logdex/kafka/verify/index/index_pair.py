@@ -7,6 +7,7 @@ from logdex.errors import CorruptError
 from logdex.io.env import Env
 from logdex.kafka.batch.record import NO_TIMESTAMP
 from logdex.kafka.files.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from logdex.kafka.scan.scanner import BatchWindow
 from logdex.kafka.segment.derive_indexes import IndexFold, encode_offset_entries, encode_time_entries
 from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.verify.checks import Collector
@@ -14,7 +15,6 @@ from logdex.kafka.verify.index.index_entries import IndexEntries
 from logdex.kafka.verify.index.offset_index_check import OffsetIndexEntries
 from logdex.kafka.verify.index.time_index_check import TimeIndexEntries
 from logdex.kafka.verify.segment.segment_pass import Segment, SegmentPass
-from logdex.kernels.kafka.batch_columns import BatchColumns
 from logdex.primitives.shown import counted
 
 
@@ -23,25 +23,27 @@ class IndexPair:
     Not thread-safe."""
 
     def __init__(self, segment: Segment, config: LogConfig, out: Collector, env: Env) -> None:
-        is_exact = config.has_entry_per_batch
         self._segment = segment
         self._out = out
-        self._offset = OffsetIndexEntries(segment.beside(INDEX_SUFFIX), segment.base_offset, is_exact, out, env)
-        self._time = TimeIndexEntries(segment.beside(TIME_INDEX_SUFFIX), segment.base_offset, is_exact, out, env)
+        self._offset = OffsetIndexEntries(segment.beside(INDEX_SUFFIX), segment.base_offset, out, env)
+        self._time = TimeIndexEntries(segment.beside(TIME_INDEX_SUFFIX), segment.base_offset, out, env)
         self._fold: IndexFold | None = IndexFold(segment.base_offset, config.index_interval_bytes, path=segment.path)
         self.differences: list[tuple[str, str]] = []
         """(path, description) of each index that differs from the one that a recovery would
         write."""
+        self.older_entries: list[tuple[str, list[int]]] = []
+        """(path, numbers of the entries) of each index with entries that only a broker before
+        3.9.1, or 4.0.0, writes."""
         self._derived: tuple[list[bytes], list[bytes]] = ([], [])
 
-    def add(self, columns: BatchColumns) -> None:
+    def add(self, window: BatchWindow) -> None:
         """Adds a window of good batches."""
-        self._offset.add(columns)
-        self._time.add(columns)
+        self._offset.add(window)
+        self._time.add(window)
         if self._fold is None:
             return
         try:
-            offset_entries, time_entries = self._fold.add(columns)
+            offset_entries, time_entries = self._fold.add(window.columns)
         except CorruptError:  # offsets that overflow or fall are reported elsewhere
             self._fold = None
             return
@@ -61,16 +63,20 @@ class IndexPair:
             self._tell_differences(is_active)
         last, zero_slots = self._time.last_entry, self._time.zero_slots
         end = self._time.count * self._time.layout.size_bytes
+        self._offset.compare_times(self._time)
         for index, check in ((self._offset, "offset-index-missing"), (self._time, "time-index-missing")):
             self._tell_presence(index, check, is_active, is_clean)
             index.finish(scanned)
+            if len(index.older_entries):
+                self.older_entries.append((index.path, index.older_entries.tolist()))
         is_closed = not is_active or is_clean is True or (is_clean is None and zero_slots == 0)
         if largest is None or scanned.holes or not is_closed or not self._time.is_whole:
             return
         if last is None and zero_slots and largest == (0, self._segment.base_offset):
             return  # its entry is zeros, as those are that may follow it
         timestamp, offset = largest
-        if timestamp > NO_TIMESTAMP and last != largest and self._time.last_is_judged_true:
+        told_ms = None if last is None else last[0]  # its offset was judged
+        if timestamp > NO_TIMESTAMP and told_ms != timestamp and self._time.last_is_judged_true:
             self._out.find(
                 "time-index-end",
                 self._time.path,

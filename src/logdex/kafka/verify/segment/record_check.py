@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from logdex import limits
 from logdex.errors import CorruptError
+from logdex.frames.arrow import pa
 from logdex.kafka.batch.record_batch import decode_batch
-from logdex.kafka.columns.record_decoder import RecordDecoder
+from logdex.kafka.columns.record_decoder import OnBadBatch, RecordDecoder
 from logdex.kafka.scan.scanner import BatchWindow
 from logdex.kafka.verify.checks import RESTORE_BATCH, Collector
 from logdex.kernels.kafka.batch_columns import BatchColumns, Int64s, pick_columns
@@ -38,7 +39,7 @@ def check_records(window: BatchWindow, last_offset: int, out: Collector) -> int:
         place = int(np.searchsorted(columns.position, error.position, "right")) - 1
         bad[place] = error
 
-    offsets = _decode(window, refuse)
+    offsets = _column(_decode(window, columns, ("offset",), refuse), "offset")
     counts = np.maximum(columns.count.astype(np.int64), 0)
     counts[list(bad)] = 0
     if counts.sum() == len(offsets):
@@ -48,23 +49,43 @@ def check_records(window: BatchWindow, last_offset: int, out: Collector) -> int:
     return len(offsets)
 
 
-def _decode(window: BatchWindow, refuse: object) -> Int64s:
+def offsets_of_largest_times(window: BatchWindow, batches: npt.NDArray[np.intp]) -> Int64s:
+    """Returns the offset of the first record with its batch's largest timestamp, per batch at
+    `batches` in the window; -1 if its records cannot be decoded or none has it."""
+    wanted = np.zeros(window.count, np.bool_)
+    wanted[batches] = True
+    columns = pick_columns(window.columns, wanted)
+    parts = _decode(window, columns, ("offset", "timestamp_ms"), lambda error: None)
+    offsets, times = _column(parts, "offset"), _column(parts, "timestamp_ms")
+    batch = np.minimum(np.searchsorted(columns.last_offset, offsets), len(columns.position) - 1)
+    has_it = times == columns.max_timestamp_ms[batch]
+    having, first = np.unique(batch[has_it], return_index=True)
+    found = np.full(window.count, -1, np.int64)
+    found[np.flatnonzero(wanted)[having]] = offsets[has_it][first]
+    return found[batches]
+
+
+def _decode(
+    window: BatchWindow, columns: BatchColumns, names: tuple[str, ...], refuse: OnBadBatch
+) -> list[pa.RecordBatch]:
+    """Returns the records of some batches of a window as Arrow batches."""
     decoder = RecordDecoder(
         window.data,
         window.path,
-        ("offset",),
+        names,
         skip_control=False,
         window_bytes=_WINDOW_BYTES,
-        on_bad_batch=refuse,  # type: ignore[arg-type]
+        on_bad_batch=refuse,
         size_bytes_max=limits.BATCH_DECOMPRESSED_SIZE_BYTES_MAX,
     )
-    columns = BatchColumns._make(np.ascontiguousarray(column) for column in window.columns)
-    addresses = ColumnAddresses._make([*(column.ctypes.data for column in columns), window.count])
-    parts = list(decoder.decode(columns, addresses, window.count))
-    parts += decoder.flush()
-    if not parts:
-        return np.empty(0, np.int64)
-    return np.concatenate([part.column("offset").to_numpy() for part in parts])
+    columns = BatchColumns._make(np.ascontiguousarray(column) for column in columns)
+    count = len(columns.position)
+    addresses = ColumnAddresses._make([*(column.ctypes.data for column in columns), count])
+    return [*decoder.decode(columns, addresses, count), *decoder.flush()]
+
+
+def _column(parts: list[pa.RecordBatch], name: str) -> Int64s:
+    return np.concatenate([np.empty(0, np.int64), *(part.column(name).to_numpy() for part in parts)])
 
 
 def _check_offsets(window: BatchWindow, offsets: Int64s, counts: Int64s, out: Collector) -> None:
