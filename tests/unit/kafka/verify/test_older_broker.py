@@ -4,7 +4,7 @@ append. What such a broker, or a newer one, could have written is no finding; al
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import accumulate, combinations, pairwise, product
 from pathlib import Path
 
@@ -139,6 +139,7 @@ def test_an_append_whose_end_is_damaged_is_not_judged(folder: Path) -> None:
 # -- all histories of a few batches --------------------------------------------------------------
 TIMES = (1, 2, 2, 5, 3, 6)
 """The times of the batches: they rise, stay, and fall."""
+ONE_TIME = (1,) * 6
 BATCHES = [batch_at(2 * number, MS, MS + at) for number, at in enumerate(TIMES)]
 STARTS = [0, *accumulate(map(len, BATCHES))]
 Indexes = tuple[bytes, bytes]
@@ -182,11 +183,35 @@ def possible() -> list[Indexes]:
     return sorted(set(all_indexes()))
 
 
-def write(folder: Path, indexes: Indexes) -> None:
+def write(folder: Path, indexes: Indexes, batches: Iterable[bytes] = BATCHES) -> None:
     folder.mkdir(exist_ok=True)
-    (folder / f"{FIRST}.log").write_bytes(b"".join(BATCHES))
+    (folder / f"{FIRST}.log").write_bytes(b"".join(batches))
     for suffix, data in zip(("index", "timeindex"), indexes, strict=True):
         (folder / f"{FIRST}.{suffix}").write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("times", "entries", "stamps", "wrong"),
+    [
+        (ONE_TIME, [(5, 1), (9, 3), (11, 5)], [0], []),
+        (ONE_TIME, [(7, 1), (9, 3), (11, 5)], [0], [0]),  # has the batch that the next entry names
+        (ONE_TIME, [(4, 1), (9, 3), (11, 5)], [0], [0]),  # ends within a batch
+        (TIMES, [(5, 2)], [1, 5], []),
+        (TIMES, [(7, 2)], [1, 5], [0]),  # its largest time has no entry
+        (TIMES, [(3, 1), (9, 3)], [1, 3, 5], []),
+        (TIMES, [(3, 1), (11, 3)], [1, 3, 5], [8]),  # an entry of a smaller time tells of it
+    ],
+)
+def test_an_append_that_cannot_be(
+    folder: Path, times: tuple[int, ...], entries: list[tuple[int, int]], stamps: list[int], wrong: list[int]
+) -> None:
+    """Entries of the .index with their batch, and batches with an entry in the .timeindex."""
+    offsets = np.array([(last, STARTS[place]) for last, place in entries], np.int64)
+    largest = np.array([(MS + times[place], 2 * place + 1) for place in stamps], np.int64)
+    batches = [batch_at(2 * number, MS, MS + at) for number, at in enumerate(times)]
+    write(folder, (encode_offset_entries(offsets, 0), encode_time_entries(largest, 0)), batches)
+    found = [(each.check, each.position) for each in run(folder).findings]
+    assert found == [("offset-index-offset", at) for at in wrong]
 
 
 def test_what_a_broker_could_have_written_is_sound(folder: Path, possible: list[Indexes]) -> None:
