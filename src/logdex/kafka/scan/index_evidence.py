@@ -1,7 +1,8 @@
 """Uses a segment's .index to show that a run of batches belongs to the log.
 
-An entry holds the position of a batch of the log and an offset in it. If both match a batch of the
-run, the run belongs to the log. An entry that matches no batch shows nothing.
+An entry holds the position of a batch of the log and an offset in it, or, if an older broker wrote
+it, the last offset of the append that begins with that batch. If both match batches of the run, the
+run belongs to the log. An entry that matches no batch shows nothing.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ class IndexEvidence:
             known = at < len(columns.position)
             at, these = at[known], entries[known]
             is_there = columns.position[at] == these[:, 1]
-            holds = (columns.base_offset[at] <= these[:, 0]) & (these[:, 0] <= columns.last_offset[at])
-            if (is_there & holds).any():
+            ends_there = (these[:, 0] <= columns.last_offset[at]) | np.isin(these[:, 0], columns.last_offset)
+            if (is_there & (columns.base_offset[at] <= these[:, 0]) & ends_there).any():
                 return True
         return False
 

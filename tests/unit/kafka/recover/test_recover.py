@@ -21,6 +21,7 @@ from logdex.kafka.verify import verify
 from tests.directories import tree_hash
 from tests.unit.kafka.batch.batch_bytes import batch, record
 from tests.unit.kafka.verify.log_harm import CONFIG, FIRST, PARTITION, SECOND, SEGMENTS, THIRD, batches, make_log_dir
+from tests.unit.kafka.verify.older_broker import OlderBroker, batch_at
 
 
 def one(offset: int, value: bytes = b"v", count: int = 1) -> bytes:
@@ -83,6 +84,22 @@ def test_what_lies_behind_damage_is_kept(log_dir: Path, tmp_path: Path) -> None:
     assert (output / f"{SECOND}.log").read_bytes() == bytes(raw[:start] + raw[end:])
     assert (output / f"{THIRD}.log").read_bytes() == (log_dir / f"{THIRD}.log").read_bytes()
     assert verify(str(output), CONFIG).findings == []
+
+
+@pytest.mark.parametrize("per_append", [1, 3])
+def test_batches_that_an_index_names_are_kept_between_destroyed_headers(per_append: int, tmp_path: Path) -> None:
+    """In an index of an older broker the entries are of appends."""
+    broker, written = OlderBroker(tmp_path / PARTITION, 150), [batch_at(2 * n, n, n) for n in range(24)]
+    for first in range(0, 24, per_append):
+        broker.append(b"".join(written[first : first + per_append]))
+    broker.close()
+    raw, size = bytearray(b"".join(written)), len(written[0])
+    for number in (2, 13):
+        raw[number * size : number * size + 61] = b"\xaa" * 61
+    (tmp_path / f"{FIRST}.log").write_bytes(raw)
+    output, report = recover_to(tmp_path / PARTITION, tmp_path)
+    assert logs(output) == {f"{0:020d}.log": b"".join(written[:2] + written[3:13] + written[14:])}
+    assert [(each.first_offset, each.next_offset) for each in report.skipped] == [(4, 6), (26, 28)]
 
 
 def test_torn_bytes_before_the_next_append_are_no_loss(partition: Callable[..., Path], tmp_path: Path) -> None:

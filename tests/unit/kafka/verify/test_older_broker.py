@@ -99,13 +99,13 @@ def test_time_entries_of_brokers_that_name_the_record_itself(folder: Path) -> No
         times = [MS + 100 * number + more for more in (0, 70, 30, 70)]
         broker.append(batch_at(6 * number, *times) + batch_at(6 * number + 4, MS, MS))
     broker.close()
-    times = folder / f"{FIRST}.timeindex"
+    index = folder / f"{FIRST}.timeindex"
     assert kinds(folder)[0] == []
-    stored = times.read_bytes()
+    stored = index.read_bytes()
     assert len(stored) == 12 * 4
     for place in range(11, len(stored), 12):
         for more in (-1, 1, 2):  # newer brokers name the last one, which has that time, too
-            times.write_bytes(stored[:place] + bytes([stored[place] + more]) + stored[place + 1 :])
+            index.write_bytes(stored[:place] + bytes([stored[place] + more]) + stored[place + 1 :])
             assert kinds(folder)[0] == ([] if more == 2 else ["time-index-offset"])
 
 
