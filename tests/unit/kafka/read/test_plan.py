@@ -19,11 +19,14 @@ from logdex.kafka.files.file_names import META_PROPERTIES, offset_file_name
 from logdex.kafka.key_index.build import build_key_index
 from logdex.kafka.log.log import Log
 from logdex.kafka.read.plan import ReadPlan
+from logdex.kafka.read.prune import SegmentPart
 from logdex.kafka.read.read_filter import ReadFilter
 from logdex.kafka.read.splits import cuts as cuts_of_parts
 from logdex.kafka.scan.scanner import BatchScanner
 from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
+from logdex.layout.kafka import OFFSET_INDEX_ENTRY
+from tests.unit.kafka.verify.older_broker import OlderBroker, batch_at
 
 START_MS = 1_700_000_000_000
 SEGMENTS, BATCHES = 4, 25
@@ -216,6 +219,25 @@ def test_cuts_of_another_size(path: Path) -> None:
     assert len(cuts(path, 1 << 40)) == SEGMENTS
     with PartitionSnapshot(str(path)) as snapshot, pytest.raises(UsageError, match="split_bytes is 0"):
         snapshot.plan_read(ReadFilter(), split_bytes=0)
+
+
+def test_an_index_of_appends_tells_where_to_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an older broker writes it; one with an offset that is the last of no batch is not used."""
+    broker = OlderBroker(tmp_path / "events-0", 150)
+    for first in range(0, 100, 5):
+        broker.append(b"".join(batch_at(4 * n, *[n] * 4) for n in range(first, first + 5)))
+    broker.close()
+    index = broker.path("index")
+    positions = [position for _, position in OFFSET_INDEX_ENTRY.struct.iter_unpack(index.read_bytes())]
+    assert len(positions) == 19
+    walked: list[SegmentPart] = []
+    walk = cuts_of_parts._walked
+    monkeypatch.setattr(cuts_of_parts, "_walked", lambda part: (walked.append(part), walk(part))[1])
+    assert cuts(tmp_path / "events-0", 1) == [(0, begin) for begin in [0, *positions]]
+    assert not walked
+    index.write_bytes(index.read_bytes()[:3] + b"\x26" + index.read_bytes()[4:])  # 38, within a batch
+    assert len(cuts(tmp_path / "events-0", 1)) == 100
+    assert walked
 
 
 def test_each_entry_of_an_index_is_checked_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

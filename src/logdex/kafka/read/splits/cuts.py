@@ -59,17 +59,21 @@ def _by_index(part: SegmentPart, wanted: Sequence[int]) -> list[int] | None:
 def _is_borne_out(part: SegmentPart, offsets: Int64s, positions: Int64s, place: int) -> bool:
     """Whether a batch begins where an entry states, with offsets above those of the previous entry
     and below the next one's or the next segment's, and offsets rise from the previous entry's batch
-    to the one behind it."""
-    segment, begin, header, last = part.segment, int(positions[place]), None, -1
+    to the one behind it. The entry's offset is one of the batch, or the last one of a later batch,
+    with which the append of an older broker ended."""
+    segment, begin, header, last, is_end = part.segment, int(positions[place]), None, -1, False
     for each in segment.log.headers(int(positions[place - 1]) if place else 0):
         if each.base_offset <= last:
             return False
         last = each.last_offset
         if each.position == begin:
             header = each
-        elif each.position > begin:
+        is_end = is_end or last == offsets[place]
+        if each.position > begin and last >= offsets[place]:
             break
-    if header is None or not header.base_offset <= offsets[place] <= header.last_offset:
+    if header is None or not header.base_offset <= offsets[place]:
+        return False
+    if offsets[place] > header.last_offset and not is_end:
         return False
     if place and header.base_offset <= offsets[place - 1]:
         return False
