@@ -4,12 +4,14 @@ No file states the interval. An entry is made for the first batch that is more t
 after the last entry (or the segment's start). So each stretch of a .log between two entries bounds
 the interval to [low, high): low is the distance to its last batch without an entry, high the
 distance to the next entry. The last stretch has no high. The broker restarts its byte count when it
-reopens or truncates a segment: such a stretch is longer, and its low may be too high. Source:
-``docs/formats/kafka-offset-index.md``.
+reopens or truncates a segment: such a stretch is longer, and its low may be too high. In an index
+whose entries are of appends, a batch without an entry says nothing, so its stretches have no low.
+Source: ``docs/formats/kafka-offset-index.md``.
 """
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -18,7 +20,7 @@ import numpy as np
 from logdex import limits
 from logdex.errors import StorageError
 from logdex.io.env import Env
-from logdex.kafka.files.file_names import INDEX_SUFFIX, LOG_SUFFIX, parse_partition_dir
+from logdex.kafka.files.file_names import INDEX_SUFFIX, LOG_SUFFIX, parse_offset_file, parse_partition_dir
 from logdex.kafka.scan.scanner import BatchScanner
 from logdex.kafka.settings.log_config import LogConfig
 from logdex.kernels.kafka.batch_columns import Int64s
@@ -136,10 +138,13 @@ def _partition_stretches(logs: Sequence[str], env: Env) -> Iterator[Int64s]:
     told = tried = 0
     for log_path in logs:
         try:
-            entries = _first_entries(log_path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX, env)
+            offsets, entries = _first_entries(log_path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX, env)
             if not len(entries):
                 continue
-            stretches = stretches_of(_first_batches(log_path, entries, env), entries)
+            last_offsets, positions = _first_batches(log_path, entries, env)
+            stretches = stretches_of(positions, entries)
+            if len(stretches) and _are_of_appends(offsets, last_offsets[np.isin(positions, entries)]):
+                stretches[:, 0] = 0
         except StorageError:  # whoever reads the file next reports it
             continue
         tried += 1
@@ -150,27 +155,42 @@ def _partition_stretches(logs: Sequence[str], env: Env) -> Iterator[Int64s]:
             return
 
 
-def _first_batches(log_path: str, entries: Int64s, env: Env) -> Int64s:
-    """The positions of a .log's first batches, as far as `entries` reach."""
+def _are_of_appends(offsets: Int64s, last_offsets: Int64s) -> bool:
+    """Whether an entry names a later offset than the last one of its batch, as those of an older
+    broker do. `last_offsets` are those of the first entries' batches."""
+    return bool((offsets[: len(last_offsets)] > last_offsets).any())
+
+
+def _first_batches(log_path: str, entries: Int64s, env: Env) -> tuple[Int64s, Int64s]:
+    """The last offsets and the positions of a .log's first batches, as far as `entries` reach.
+
+    The offsets are relative to the segment's, as those of entries are.
+    """
     stop = SCANNED_BYTES_MAX
     if len(entries) == ENTRIES_MAX:
         stop = min(int(entries[-1]) + 1, stop)
     scanner = BatchScanner(check_crc=False, env=env)
-    windows = scanner.scan_file(log_path, stop=stop)
-    return np.concatenate([np.empty(0, np.int64), *(window.columns.position.copy() for window in windows)])
+    parsed = parse_offset_file(posixpath.basename(log_path))
+    base_offset = 0 if parsed is None else parsed[0]
+    found = [np.empty((2, 0), np.int64)]
+    for window in scanner.scan_file(log_path, stop=stop):
+        found.append(np.stack([window.columns.last_offset - base_offset, window.columns.position]))
+    last_offsets, positions = np.concatenate(found, axis=1)
+    return last_offsets, positions
 
 
-def _first_entries(path: str, env: Env) -> Int64s:
-    """The positions of an index's first entries, without preallocated zeros; empty without an
-    index."""
+def _first_entries(path: str, env: Env) -> tuple[Int64s, Int64s]:
+    """The relative offsets and the positions of an index's first entries, without preallocated
+    zeros; empty without an index."""
     if not env.is_file(path):
-        return np.empty(0, np.int64)
+        return np.empty(0, np.int64), np.empty(0, np.int64)
     with env.open_read(path) as file:
         raw = file.read_at(0, min(file.size_bytes // _ENTRY.itemsize, ENTRIES_MAX) * _ENTRY.itemsize)
     whole = len(raw) // _ENTRY.itemsize  # a file that was truncated meanwhile may end within an entry
-    positions = np.frombuffer(raw, _ENTRY, whole)["position"].astype(np.int64)
-    zeros = np.flatnonzero(positions == 0)
-    return positions[: zeros[0]] if len(zeros) else positions
+    entries = np.frombuffer(raw, _ENTRY, whole)
+    zeros = np.flatnonzero(entries["position"] == 0)
+    entries = entries[: zeros[0]] if len(zeros) else entries
+    return entries["relative_offset"].astype(np.int64), entries["position"].astype(np.int64)
 
 
 def describe_intervals(intervals: Mapping[str, IndexInterval]) -> tuple[list[str], list[str]]:

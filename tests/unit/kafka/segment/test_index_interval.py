@@ -21,6 +21,7 @@ from logdex.kafka.segment.index_interval import (
     stretches_of,
 )
 from logdex.kernels.kafka.batch_columns import Int64s
+from tests.unit.kafka.verify.older_broker import OlderBroker, batch_at
 
 
 def batches(sizes: list[int]) -> Int64s:
@@ -127,6 +128,23 @@ def test_what_partitions_of_a_topic_tell_is_put_together(tmp_path: Path) -> None
         "index.interval.bytes 2048 of b-0",
     ]
     assert assumed == ["index.interval.bytes 4096 of c-0"]
+
+
+def test_entries_of_appends_bound_the_interval_only_from_above(tmp_path: Path) -> None:
+    """An older broker makes one entry at most for an append, however long that is; what a newer one
+    wrote behind it bounds the interval from below."""
+    broker = OlderBroker(tmp_path / "a-0", 4096)
+    for first in range(0, 600, 60):
+        broker.append(b"".join(batch_at(n, n, size=200) for n in range(first, first + 60)))
+    broker.close()
+    assert index_intervals({"a-0": [str(broker.path("log"))]}, Env())["a-0"].size_bytes == 4096
+    with Log.open(tmp_path / "a-0", segment_bytes=60_000, retention_ms=-1) as log:
+        for _ in range(600):
+            log.append([Record(value=bytes(200))])
+    logs = sorted(str(path) for path in (tmp_path / "a-0").glob("*.log"))
+    found = index_intervals({"a-0": logs}, Env())["a-0"]
+    assert (found.size_bytes, found.is_inferred) == (4096, True)
+    assert found.low > 3000
 
 
 def test_only_the_beginning_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
