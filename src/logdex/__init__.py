@@ -59,16 +59,20 @@ def open(
     ``max_index_num`` or ``rocketmq_version``, or the fields of `logdex.kafka.LogConfig`, such as
     ``index_interval_bytes`` or ``kafka_version``. Tests pass an `env` that counts or fails reads.
 
-    Raises `NotAStoreError` or `UnsupportedLayoutError`, which state what is there instead, and
-    `UsageError` for settings of the other format and for unknown ones.
+    Warns with `UnfinishedPublicationWarning` of a directory in which a rebuild or recovery was
+    killed while it replaced files. Raises `NotAStoreError` or `UnsupportedLayoutError`, which state
+    what is there instead, and `UsageError` for settings of the other format and for unknown ones.
     """
     from logdex.formats import detect, format_of, refuse_other_settings
     from logdex.io.env import DEFAULT_ENV
+    from logdex.jobs.journal import warn_of_unfinished
 
     env = env or DEFAULT_ENV
     found = detect(path, env=env)
     refuse_other_settings(found, settings)
-    snapshot: StoreSnapshot | LogDirSnapshot | PartitionSnapshot = format_of(found).open(found, env=env, **settings)
+    form = format_of(found)
+    snapshot: StoreSnapshot | LogDirSnapshot | PartitionSnapshot = form.open(found, env=env, **settings)
+    warn_of_unfinished(form.unfinished(found, env=env), depth=1)
     return snapshot
 
 

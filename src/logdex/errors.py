@@ -284,3 +284,8 @@ class NotAPrefixError(StoreError):
 
 class IncompleteReadWarning(UserWarning):
     """A stream of rows lacks something that could not be read, and nothing else can say so."""
+
+
+class UnfinishedPublicationWarning(UserWarning):
+    """A command that replaces files was killed in the directory that is opened, or is at work there
+    now: some files are new, and some are as before. The text states what to type."""

@@ -8,13 +8,14 @@ its format, by name. The names of its parameters decide which flags are refused.
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.options import PathOptions, given
 from logdex.cli.output import note_ahead
-from logdex.errors import UsageError
+from logdex.errors import UnfinishedPublicationWarning, UsageError
 from logdex.formats import FORMATS, Format, FoundPath, detect, format_of
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ def note_unfinished(found: FoundPath) -> bool:
     """Tells of publications at a path. Returns False if one was broken off: some files are new
     then, and some are as before."""
     unfinished = format_of(found).unfinished(found)
+    if unfinished:  # what is opened next would warn of what is told here
+        warnings.simplefilter("ignore", UnfinishedPublicationWarning)
     for each in unfinished:
         note_ahead(each.error.message, None if each.is_running else each.error.hint)
     return all(each.is_running for each in unfinished)

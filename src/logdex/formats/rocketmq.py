@@ -74,15 +74,9 @@ def _overview(found: StorePath, settings: Settings, *, env: Env = DEFAULT_ENV) -
 
 
 def _unfinished(found: StorePath, *, env: Env = DEFAULT_ENV) -> list[Unfinished]:
-    from logdex.jobs.journal import find_unfinished
-    from logdex.rocketmq.recognise.store_path import StorePathKind
+    from logdex.rocketmq.recognise.unfinished import unfinished_at
 
-    if found.kind is StorePathKind.STORE:
-        return find_unfinished([found.path], env)
-    if found.root is None:
-        return []
-    path = env.real_path(found.path)
-    return [each for each in find_unfinished([env.real_path(found.root)], env) if each.changes(path)]
+    return unfinished_at(found, env)
 
 
 def _log_size_bytes(found: StorePath, *, env: Env = DEFAULT_ENV) -> int:

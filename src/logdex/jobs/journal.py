@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import json
 import posixpath
+import warnings
 import zlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from logdex import limits
-from logdex.errors import CorruptError, StorageError, StoreError, UsageError
+from logdex.errors import CorruptError, StorageError, StoreError, UnfinishedPublicationWarning, UsageError
 from logdex.io.env import Env
 from logdex.io.name_changes import FileStamp
 from logdex.io.process_lock import lock_is_held
@@ -179,6 +180,14 @@ def report_unfinished(found: Iterable[Unfinished], out: FindingCollector) -> Non
         else:
             expected = "all files old, or all new"
             out.find(UNFINISHED_CHECK, path, 0, each.message, expected=expected, mend=each.command)
+
+
+def warn_of_unfinished(found: Iterable[Unfinished], *, depth: int) -> None:
+    """Warns of publications where a directory is opened. `depth` is the number of calls between
+    this one and the code of the user, to which the warning belongs."""
+    for each in found:
+        error = each.error
+        warnings.warn(f"{error.message}; {error.hint}", UnfinishedPublicationWarning, stacklevel=depth + 2)
 
 
 def unfinished_of(directory: str, journal: Journal, *, is_running: bool) -> Unfinished:

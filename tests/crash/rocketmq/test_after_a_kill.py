@@ -11,17 +11,26 @@ from typing import Any
 
 import pytest
 
-from logdex.errors import CorruptError, UsageError
-from logdex.formats import detect, format_of
+import logdex
+from logdex.errors import CorruptError, UnfinishedPublicationWarning, UsageError
+from logdex.formats import FORMATS, detect, format_of
 from logdex.io.env import Env
 from logdex.jobs.journal import LOCK_NAME, Journal, Step, read_journal
-from logdex.rocketmq import MessageStore
+from logdex.rocketmq import MessageStore, StoreSnapshot
+from logdex.spark.sources.paths import open_snapshot
 from logdex.testing import Fault, FaultEnv, Killed
 from tests.cli.helpers import run, run_json
 from tests.crash.publications import PUBLISHING, OldDiskEnv, undated
 from tests.crash.rocketmq.stores import write_log
 from tests.crash.trees import tree
 from tests.examples import cases
+
+
+def open_source(path: Path, **settings: Any) -> StoreSnapshot:
+    """Opens a store as a DataFrame does."""
+    opened: StoreSnapshot = open_snapshot("rocketmq_store", str(path), FORMATS["rocketmq"], settings, Env())
+    return opened
+
 
 SETTINGS = {"mapped_file_size_consume_queue": 320, "max_hash_slot_num": 11, "max_index_num": 40}
 OTHER = {"mapped_file_size_consume_queue": 160, "max_hash_slot_num": 5, "max_index_num": 90}
@@ -191,6 +200,26 @@ def test_reading_commands_tell_of_it(asked: tuple[Any, ...], source: Path, tmp_p
     assert done.exit_code == 1
     assert "was killed while it published: some files are new, and some are as before" in done.stderr
     assert "run it again, which first undoes that: logdex rebuild" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["rebuild", "recover", "dispatch", "export"])
+def test_commands_that_read_the_log_tell_of_half_published_queues(source: Path, tmp_path: Path, command: str) -> None:
+    places = kills("rebuild", source, tmp_path / "work", FaultEnv)
+    root = killed("rebuild", places[len(places) // 2], source, tmp_path / "work")
+    done = run(command, root, "-o", tmp_path / "out", *(() if command == "export" else FLAGS))
+    assert done.exit_code == 3
+    assert "run it again, which first undoes that: logdex rebuild" in done.stderr
+    assert "Warning" not in done.stderr
+
+
+@pytest.mark.parametrize("open_it", [logdex.open, logdex.open_store, StoreSnapshot, open_source])
+@pytest.mark.parametrize("below", ["", f"commitlog/{0:020d}"])
+def test_who_opens_it_is_warned(source: Path, tmp_path: Path, open_it: Callable[..., Any], below: str) -> None:
+    *_, at = kills("recover", source, tmp_path / "work", FaultEnv)
+    root = killed("recover", at, source, tmp_path / "work")
+    with pytest.warns(UnfinishedPublicationWarning, match=r"run it again, .*: logdex recover '") as told:
+        open_it(root / below, **SETTINGS).close()
+    assert len(told) == 1
 
 
 @pytest.mark.parametrize("folder", ["commitlog", "consumequeue"])

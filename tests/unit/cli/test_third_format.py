@@ -67,7 +67,7 @@ FORMAT = Format(
     why_not=lambda look, hint: None,
     open=lambda found, *, env, **settings: lines_of(found),
     overview=lambda found, settings: Overview(len(lines_of(found))),
-    unfinished=lambda found: [],
+    unfinished=lambda found, **_: [],
     log_size_bytes=lambda found: 7,
     verify=lambda found, settings, **_: VerifyReport(messages=len(lines_of(found))),
     rebuild=rebuild,

@@ -97,10 +97,11 @@ def test_a_file_whose_name_says_nothing_is_known_by_its_beginning(root: Path, tm
 
 @pytest.mark.parametrize("name", ["store", f"store/commitlog/{SEGMENT}", "logs", f"logs/orders-0/{SEGMENT}.log"])
 def test_open_does_not_look_again(name: str, root: Path) -> None:
-    looked, opened, alone = CountingEnv(), CountingEnv(), CountingEnv()
+    looked, opened, alone, unfinished = CountingEnv(), CountingEnv(), CountingEnv(), CountingEnv()
     found = detect(root / name, env=looked)
+    assert format_of(found).unfinished(found, env=unfinished) == []
     with logdex.open(root / name, env=opened), format_of(found).open(found, env=alone):
-        assert opened.asked == looked.asked + alone.asked
+        assert opened.asked == looked.asked + alone.asked + unfinished.asked
     assert ("is_dir", found.path) not in alone.asked
 
 

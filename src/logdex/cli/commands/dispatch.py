@@ -10,7 +10,7 @@ import typer
 
 from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
 from logdex.cli.engines import Engine, EngineOption, MasterOption, session_of
-from logdex.cli.find_view import find, log_source
+from logdex.cli.find_view import find, log_source, note_unfinished
 from logdex.cli.options import JsonOption, PathOptions, path_command
 from logdex.cli.output import emit, emit_json, hint, human_size, note_losses
 from logdex.cli.progress_bars import progress_bar
@@ -80,6 +80,7 @@ def dispatch(
         raise UsageError(
             f"{target.path} is {found.description}; dispatch is for {names}", hint="logdex rebuild derives its indexes"
         )
+    is_whole = note_unfinished(found)
     job = prepare(found, derived.settings, output)
     with job, stopped_by_signals(job) as signals:
         size_bytes, wanted = format_of(found).log_size_bytes(found), _lake(target, lake)
@@ -97,7 +98,7 @@ def dispatch(
         raise typer.Exit(SIGNAL_EXIT + signals[0])
     if job.report.damaged:
         hint(f"logdex verify {shlex.quote(target.path)} lists all damage")
-    if job.report.lossy:
+    if job.report.lossy or not is_whole:
         raise typer.Exit(DONE_BUT_LOSSY)
 
 

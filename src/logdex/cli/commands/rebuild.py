@@ -8,7 +8,7 @@ import typer
 
 from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
 from logdex.cli.engines import Engine, EngineOption, JobsOption, MasterOption, runner_of
-from logdex.cli.find_view import find, view_of
+from logdex.cli.find_view import find, note_unfinished, view_of
 from logdex.cli.options import JsonOption, NoSpaceCheckOption, NoSyncOption, PathOptions, output_of, path_command
 from logdex.cli.output import emit, emit_json, human_size, kept_rows, table
 from logdex.cli.progress_bars import progress_bar
@@ -78,6 +78,7 @@ def rebuild(
     target = target.with_settings(key_index=key_index, deleted_topics=deleted_topics, time_zone=time_zone)
     found = find(target)
     view = view_of(found.format, "rebuild")
+    is_whole = in_place or note_unfinished(found)
     env = Env(check_space=not no_space_check)
     job = format_of(found).rebuild(found, target.settings, written_to, in_place=in_place, sync=not no_sync, env=env)
     if in_place:
@@ -88,7 +89,7 @@ def rebuild(
     else:
         _print(report, view.source(report), view.rows(report, job.output))
     view.print_notes(found, report)
-    if report.lossy:
+    if report.lossy or not is_whole:
         raise typer.Exit(DONE_BUT_LOSSY)
 
 

@@ -26,6 +26,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
 from logdex.jobs.work_time import work_seconds
 from logdex.kafka.batch.record import Compression, Record
+from logdex.kafka.directory.unfinished import require_whole_logs
 from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.kafka.files.file_names import META_PROPERTIES, PARTITION_METADATA
 from logdex.kafka.read.record_scan import KafkaScan, records_of
@@ -58,9 +59,11 @@ def filter_logs(
     offsets (`OFFSET_TOPICS`) are left out then, because they would be wrong. Named readers are
     behind the same records as before. `source` is the real
     path that is read, and `flags` are those of the command, for whoever has to type it again. Bad
-    batches are losses of the report. Raises `UsageError` if it may not write to `output`.
+    batches are losses of the report. Raises `UsageError` if it may not write to `output`, and for
+    logs that a killed recovery had replaced.
     """
     started = work_seconds()
+    require_whole_logs((partition.directory for partition in scan.partitions), env)
     report = ConvertReport("local", tasks=1)
     left_out: Counter[str] = Counter()
     with new_directory("filter", source, output, flags=flags, sync=sync, env=env) as made:
@@ -87,8 +90,7 @@ def filter_logs(
                 written[place] = written.get(place, 0) + len(batch)
                 sources[place] = partition.path
             moved = [f"{place.topic}-{place.partition}" for place, shift in writer.shifts.items() if shift]
-        report.notes += readers.notes
-        report.notes += readers.write(made.contents, writer.ends, new_offsets=new_offsets)
+        report.notes += [*readers.notes, *readers.write(made.contents, writer.ends, new_offsets=new_offsets)]
         for place, path in sources.items():
             name = f"{place.topic}-{place.partition}/{PARTITION_METADATA}"
             _copy(f"{path}/{PARTITION_METADATA}", f"{made.contents}/{name}", env)

@@ -22,6 +22,7 @@ from logdex.convert.sources.source import (
 from logdex.errors import CorruptError, MissingFileError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.jobs.reports import Gone
+from logdex.kafka.directory.unfinished import require_whole_logs
 from logdex.kafka.internal_topics import INTERNAL_TOPICS
 from logdex.kafka.read.log_read import READ_COMMITTED
 from logdex.kafka.read.read_filter import ReadFilter
@@ -101,7 +102,9 @@ class LogDirSource:
         """Plans a read. See `LogSource`."""
         plan = SourcePlan(positions=dict(since), marks=dict(marks or {}))
         with open_kafka(self.path, env=env, **self.settings) as snapshot:
-            for each in self.partitions(snapshot):
+            partitions = [*self.partitions(snapshot)]
+            require_whole_logs((each.directory for each in partitions), env)
+            for each in partitions:
                 self._require_same(plan, each)
                 self._plan_partition(plan, each, columns, since.get(each.name), split_bytes)
             left_out = [] if self.topic is not None else _internal_topics(snapshot)

@@ -6,17 +6,20 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 
 from logdex.errors import StorageError
 from logdex.io.env import Env
+from logdex.io.path_look import StrPath
 from logdex.io.remote.schemes import scheme_of
 from logdex.jobs import output as outputs
-from logdex.jobs.journal import LOCK_NAME, Unfinished, find_unfinished
+from logdex.jobs.journal import LOCK_NAME, Unfinished, find_unfinished, warn_of_unfinished
 from logdex.jobs.staging import Staging
 from logdex.kafka.directory.log_lock import in_place_lock
 from logdex.kafka.directory.partition_files import home_of, partition_directory
-from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
+from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind, require_kafka
+from logdex.kafka.files.file_names import LOG_SUFFIX
 
 
 def journal_homes(found: KafkaPath, env: Env, *, but_unreadable: bool = False) -> list[str]:
@@ -49,9 +52,27 @@ def unfinished_at(found: KafkaPath, env: Env) -> list[Unfinished]:
     return unfinished if found.kind is KafkaPathKind.LOG_DIR else _in_partition(unfinished, homes[1])
 
 
+def opened_path(path: StrPath | KafkaPath, env: Env) -> KafkaPath:
+    """Returns the recognised Kafka path, as `require_kafka` does, for the function that calls this
+    to read from. Unless somebody has recognised it already, who looks for that himself, it warns of
+    publications that were broken off or are under way there."""
+    found = require_kafka(path, env=env)
+    if found is not path:
+        warn_of_unfinished(unfinished_at(found, env), depth=2)
+    return found
+
+
 def _in_partition(unfinished: Iterable[Unfinished], partition: str) -> list[Unfinished]:
     """Returns the publications that change files of a partition, given by its real path."""
     return [each for each in unfinished if each.changes(partition)]
+
+
+def warn_of_partition(path: str, env: Env) -> None:
+    """Warns, for the function that calls this, of publications in the directory of a partition,
+    which need not exist yet."""
+    partition = env.real_path(path)
+    found = find_unfinished((posixpath.dirname(partition), partition), env)
+    warn_of_unfinished(_in_partition(found, partition), depth=2)
 
 
 def require_published(partition: str, env: Env) -> None:
@@ -60,6 +81,22 @@ def require_published(partition: str, env: Env) -> None:
     unfinished = find_unfinished((posixpath.dirname(partition), partition), env, is_writer=True)
     for each in _in_partition(unfinished, partition):
         raise each.error
+
+
+def require_whole_logs(partitions: Iterable[str], env: Env) -> None:
+    """Raises `UsageError` if a command that was killed had published or set aside the .log files of
+    a partition, given by its directory: the next run undoes that, and what had been derived from
+    the log would be of another one. Raises `StorageError` if that cannot be found out."""
+    folders = dict.fromkeys(map(env.real_path, partitions))
+    homes: dict[str, None] = {}
+    for folder in folders:
+        homes[posixpath.dirname(folder)] = None
+        if scheme_of(folder) is None:  # nothing is published there, and a look is a request
+            homes[folder] = None
+    for each in find_unfinished(homes, env, is_writer=True):
+        logs = tuple(path for path in each.paths if path.endswith(LOG_SUFFIX) or path in folders)
+        if any(map(replace(each, paths=logs).changes, folders)):
+            raise each.error
 
 
 def settle_unfinished(found: KafkaPath, output: str, *, in_place: bool, sync: bool, env: Env) -> list[str]:

@@ -12,6 +12,7 @@ from logdex.jobs import output as outputs
 from logdex.kafka.directory.log_dir import KafkaLogDir
 from logdex.kafka.directory.partition_files import home_of, is_log_directory, not_alone, partition_directory
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
+from logdex.kafka.directory.unfinished import require_whole_logs
 from logdex.kafka.files.file_names import LOG_SUFFIX, SWAP_SUFFIX, offset_file_name, offsets_of, parse_offset_file
 from logdex.kafka.segment.index_interval import DEFAULT_INTERVAL_BYTES
 
@@ -149,8 +150,8 @@ def _segments_of(folder: str, directory: str, names: list[str], losses: list[str
 def check_output(source: RebuildSource, output: str, *, in_place: bool, may_be_in_place: bool = True, env: Env) -> None:
     """Raises `UsageError` if what is rebuilt from `source` may not be written to `output`.
 
-    Besides what holds for all jobs, an output with logs of its own is refused: the files would not
-    be derived from those.
+    Besides what holds for all jobs, an output with logs of its own is refused, because the files
+    would not be derived from those, and so is another output of half-published logs.
     """
     published = source.partitions if source.is_log_dir else ()
     outputs.check_output(
@@ -164,6 +165,7 @@ def check_output(source: RebuildSource, output: str, *, in_place: bool, may_be_i
     )
     if in_place:
         return
+    require_whole_logs((f"{source.root}/{folder}".rstrip("/") for folder in source.partitions), env)
     target = env.real_path(output)
     if is_log_directory(target, env=env):
         raise UsageError(f"{output} is a log directory", hint="choose another --output")

@@ -20,6 +20,7 @@ from logdex.kafka.directory.log_dir import KafkaLogDir
 from logdex.kafka.directory.misnamed import Misnamed, misnamed_files
 from logdex.kafka.directory.partition_files import home_of, partition_directory
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
+from logdex.kafka.directory.unfinished import require_whole_logs
 from logdex.kafka.files import file_names as files
 from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.kafka.files.file_names import parse_offset_file, parse_partition_dir
@@ -248,4 +249,5 @@ def check_output(source: RecoverSource, output: str, *, in_place: bool, env: Env
     unless `in_place`."""
     outputs.check_output(output, source.root, home=source.home, in_place=in_place, env=env)
     if not in_place:
+        require_whole_logs((partition.directory for partition in source.partitions), env)
         outputs.require_empty(output, env=env)

@@ -19,7 +19,8 @@ from logdex.io.path_look import StrPath
 from logdex.jobs.reports import Progress
 from logdex.kafka.batch.record import Record
 from logdex.kafka.directory.log_dir import KafkaLogDir, PartitionDir, found_twice, partitions_by_topic
-from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind, require_kafka
+from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
+from logdex.kafka.directory.unfinished import opened_path
 from logdex.kafka.internal_topics import INTERNAL_TOPICS
 from logdex.kafka.read.key_query import require_key_index_dir
 from logdex.kafka.read.plan import ReadPlan, plan_read
@@ -50,7 +51,7 @@ class LogDirSnapshot(OpenedLog[Record]):
     ) -> None:
         self._env = env or DEFAULT_ENV
         self.config = make_config(config, settings)
-        self.log_dir = KafkaLogDir(path, env=self._env)
+        self.log_dir = KafkaLogDir(opened_path(path, self._env), env=self._env)
         self.path = self.log_dir.path
         self._closed = False
         self._lock = threading.RLock()
@@ -223,7 +224,7 @@ def open_kafka(
 
     Raises `NotAStoreError` if `path` is not a Kafka path, or is an index file without its segment.
     """
-    found = require_kafka(path, env=env or DEFAULT_ENV)
+    found = opened_path(path, env or DEFAULT_ENV)
     if found.kind is KafkaPathKind.LOG_DIR:
         return LogDirSnapshot(found, config, env=env, **settings)
     return PartitionSnapshot(found, config, env=env, **settings)

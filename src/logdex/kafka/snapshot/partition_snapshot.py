@@ -27,7 +27,8 @@ from logdex.kafka.directory.partition_files import (
     read_checkpoints,
     require_own,
 )
-from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind, require_kafka
+from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
+from logdex.kafka.directory.unfinished import opened_path
 from logdex.kafka.files.file_names import LEADER_EPOCH_CHECKPOINT
 from logdex.kafka.read import log_read, time_lookup
 from logdex.kafka.read.key_query import query_key, require_key_index_dir
@@ -73,12 +74,11 @@ class PartitionSnapshot(OpenedLog[Record]):
         **settings: Unpack[LogSettings],
     ) -> None:
         self.env = env or DEFAULT_ENV
-        found = require_kafka(path, env=self.env)
+        found = opened_path(path, self.env)
         if found.kind is KafkaPathKind.LOG_DIR:
             raise NotAStoreError("a log directory, not one partition", path=found.path, hint="open a LogDirSnapshot")
         self._found, self.config = found, make_config(config, settings)
-        self.path = found.path
-        self.directory = partition_directory(found)
+        self.path, self.directory = found.path, partition_directory(found)
         self._name = named = partition_name(found, self.env)
         self.topic, self.partition, self.mark = named.topic, named.partition, named.mark
         self._lock = threading.RLock()

@@ -36,8 +36,8 @@ from logdex.rocketmq.read.queue_reads import Text
 from logdex.rocketmq.read.read_filter import ReadFilter, only_queue
 from logdex.rocketmq.read.results import OffsetRange, QueueInfo
 from logdex.rocketmq.read.scanned_queue import ScannedQueue
-from logdex.rocketmq.recognise.require_store import require_store
 from logdex.rocketmq.recognise.store_path import StorePath
+from logdex.rocketmq.recognise.unfinished import opened_path
 from logdex.rocketmq.scan.log_extent import LogExtent, scan_extent
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.settings.store_settings import StoreSettings
@@ -70,7 +70,7 @@ class StoreSnapshot(KeyReads):
         **geometry: Unpack[StoreSettings],
     ) -> None:
         self._env = env or DEFAULT_ENV
-        self.root = require_store(root, env=self._env).path
+        self.root = opened_path(root, self._env).path
         self.paths = StorePaths(self.root)
         self._closed = False
         self._known: set[tuple[bytes | None, int | None]] = set()

@@ -14,6 +14,7 @@ from logdex.errors import UsageError, VanishedError
 from logdex.formats import Format, detect, format_of
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.remote.schemes import root_of, scheme_of
+from logdex.jobs.journal import warn_of_unfinished
 from logdex.spark.sources.options import Options
 
 _PATTERN = re.compile(r"[*?\[]")
@@ -44,10 +45,12 @@ def find_paths(options: Options, env: Env = DEFAULT_ENV) -> list[str]:
 
 def open_snapshot(source: str, path: str, wanted: Format, settings: Mapping[str, Any], env: Env) -> Any:
     """Returns the snapshot of the path, opened with the settings. Raises `UsageError` for a path of
-    another format than the source's."""
+    another format than the source's. Warns of a half-published directory; the warning of a process
+    on the driver is in Spark's log."""
     found = detect(path, env=env)
     if found.format != wanted.name:
         raise UsageError(f"{path} is {found.description}", hint=f"{source} reads {' and '.join(wanted.paths)}")
+    warn_of_unfinished(format_of(found).unfinished(found, env=env), depth=1)
     return format_of(found).open(found, env=env, **settings)
 
 

@@ -20,6 +20,7 @@ from logdex.kafka.batch.record import Record
 from logdex.kafka.batch.record_batch import RecordBatch
 from logdex.kafka.directory.partition_files import open_segments, require_partition
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
+from logdex.kafka.directory.unfinished import warn_of_partition
 from logdex.kafka.read.follow.committed_only import CommittedOnly
 from logdex.kafka.read.follow.followed_log import FollowedLog
 from logdex.kafka.read.follow.seen_batches import SeenBatch
@@ -62,6 +63,7 @@ class LogFollower:
             raise UsageError(f"offset is {offset}", hint="use 0 or more")
         self.path = path = os.fspath(path)
         require_partition(path, env)
+        warn_of_partition(path, env)
         self.offset = offset
         """The next offset to read. It skips offsets that retention or compaction has removed."""
         self.poll_interval_s = poll_interval_s
