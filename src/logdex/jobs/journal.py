@@ -39,7 +39,8 @@ class Step:
     aside as `kept` has its name again). `old` and `new` identify what had the name before and what
     has it afterwards. If it is a folder, `old_files` and `new_files` identify the state of all
     files below it, since a folder's own time stays when they are written to. Names are relative to
-    the output.
+    the output. `staged` is the name below the staging folder if that is another one. The steps of a
+    `phase` are on disk before those of the next one are carried out.
     """
 
     kind: str
@@ -49,6 +50,8 @@ class Step:
     new: FileStamp | None = None
     old_files: int | None = None
     new_files: int | None = None
+    staged: str | None = None
+    phase: int = 0
 
 
 @dataclass(slots=True)
@@ -94,7 +97,8 @@ class Journal:
         if not isinstance(settings, dict) or not all(isinstance(sizes, dict) for sizes in settings.values()):
             raise ValueError("settings that cannot be")
         names = [name for step in self.steps for name in (step.name, step.kept) if name is not None]
-        for path in [self.staging, self.output, *(f"{self.output}/{name}" for name in names)]:
+        staged = [f"{self.staging}/{step.staged}" for step in self.steps if step.staged is not None]
+        for path in [self.staging, self.output, *staged, *(f"{self.output}/{name}" for name in names)]:
             if posixpath.isabs(path) or posixpath.normpath(path).split("/")[0] == "..":
                 raise ValueError(f"{path[:80]!r} lies outside")
 

@@ -13,6 +13,8 @@ import posixpath
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import groupby
+from operator import attrgetter
 from zlib import crc32
 
 from logdex.errors import StorageError
@@ -21,6 +23,8 @@ from logdex.io.name_changes import FileStamp
 from logdex.jobs.journal import ASIDE, BACK, LOCK_NAME, PUT, Journal, Step
 
 FILE, DIRECTORY = "file", "directory"
+_EMPTY = "empty"
+"""The folder below the staging folder with files that are empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +32,18 @@ class Names:
     """What to publish, as names below the output. A name may contain folders that exist there.
 
     `names` are replaced by the staged ones, and `stale` are set aside. `first` are set aside before
-    anything else, for marks that would vouch for what is half-published. `last` are published when
-    everything else is on disk; a name of `first` that is not among them then gets its old content
-    back.
+    anything else, for marks that would vouch for what is half-published. `emptied` are the files
+    among `names` that others depend on: what they say must be of no other file meanwhile, so each
+    is replaced by an empty file first, and by the staged one when the other `names` are on disk.
+    `later` are published then, too, and `last` when everything else is on disk; a name of `first`
+    that is not among these then gets its old content back.
     """
 
     names: tuple[str, ...] = ()
     stale: tuple[str, ...] = ()
     first: tuple[str, ...] = ()
+    emptied: tuple[str, ...] = ()
+    later: tuple[str, ...] = ()
     last: tuple[str, ...] = ()
 
 
@@ -56,10 +64,41 @@ class Publication:
         stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
         first = [self._aside(name, stamp) for name in wanted.first if self._stamp(name) is not None]
         gone = {step.name for step in first}
-        steps = [*first, *(self._put(name, stamp) for name in wanted.names)]
+        emptied = {name: self._empty(name, stamp) for name in wanted.emptied if self._has_content(name)}
+        steps = [self._put(name, stamp) for name in wanted.names if name not in emptied]
         steps += [self._aside(name, stamp) for name in wanted.stale if self._stamp(name) is not None]
-        steps += [self._put(name, stamp, is_gone=name in gone) for name in wanted.last]
-        return steps + [replace(step, kind=BACK) for step in first if step.name not in wanted.last]
+        later = [self._fill(step) for step in emptied.values()]
+        later += [self._put(name, stamp) for name in wanted.later]
+        last = [self._put(name, stamp, is_gone=name in gone) for name in wanted.last]
+        last += [replace(step, kind=BACK) for step in first if step.name not in wanted.last]
+        phases = (first, emptied.values(), steps, later, last)
+        return [replace(step, phase=phase) for phase, found in enumerate(phases) for step in found]
+
+    def stage_empty(self, names: Iterable[str]) -> None:
+        """Writes the empty files that take the place of `names` meanwhile below the staging
+        folder."""
+        for name in names:
+            path = f"{self._staging}/{_EMPTY}/{name}"
+            self._env.make_dirs(posixpath.dirname(path))
+            with self._env.open_write(path) as file:
+                if self._sync:
+                    file.sync()
+
+    def _has_content(self, name: str) -> bool:
+        found = self._stamp(name)
+        return found is not None and found.kind == FILE and found.size_bytes > 0
+
+    def _empty(self, name: str, stamp: str) -> Step:
+        """The step by which an empty file takes the place of a file."""
+        staged = f"{_EMPTY}/{name}"
+        new = self._env.stamp(f"{self._staging}/{staged}")
+        return Step(PUT, name, self._free_name(f"{name}.{stamp}"), self._stamp(name), new, staged=staged)
+
+    def _fill(self, emptied: Step) -> Step:
+        """The step by which the staged file takes the place of the empty one, which is kept in the
+        staging folder so that this can be undone."""
+        kept = posixpath.relpath(f"{self._staging}/{emptied.staged}.kept", self._output)
+        return Step(PUT, emptied.name, kept, emptied.new, self._env.stamp(f"{self._staging}/{emptied.name}"))
 
     def _aside(self, name: str, stamp: str) -> Step:
         path = self._path(name)
@@ -69,7 +108,7 @@ class Publication:
         old = None if is_gone else self._stamp(name)
         kept = None if old is None else self._free_name(f"{name}.{stamp}")
         old_files = None if old is None else self._files(self._path(name))
-        staged = self._staged(name)
+        staged = f"{self._staging}/{name}"
         return Step(PUT, name, kept, old, self._env.stamp(staged), old_files, self._files(staged))
 
     def _free_name(self, wanted: str) -> str:
@@ -82,32 +121,27 @@ class Publication:
     def kept(self) -> dict[str, str]:
         """Per replaced name, the path under which its old content is kept."""
         back = {step.name for step in self.journal.steps if step.kind == BACK}
-        kept = ((step.name, step.kept) for step in self.journal.steps if step.name not in back)
-        return {name: self._path(path) for name, path in kept if path is not None}
+        kept: dict[str, str] = {}
+        for step in self.journal.steps:
+            if step.kept is not None and step.name not in back:
+                kept.setdefault(step.name, self._path(step.kept))  # the first has what was there before
+        return kept
 
     # -- forwards ---------------------------------------------------------------------------------
     def publish(self) -> None:
         """Carries out the steps of the journal, which is on disk."""
-        steps = self.journal.steps
-        late = {step.name for step in steps if step.kind == ASIDE} & {step.name for step in steps if step.kind != ASIDE}
-        first = [step for step in steps if step.kind == ASIDE and step.name in late]
-        last = [step for step in steps if step.kind != ASIDE and step.name in late]
-        others = [step for step in steps if step.name not in late]
-        self._all(first)
-        linked = [step for step in others if self._link(step)]
-        self._sync_folders(linked)
-        self._all(others)
-        self._all(last)
-
-    def _all(self, steps: list[Step]) -> None:
-        for step in steps:
-            if step.kind == PUT:
-                self._replace(step)
-            elif step.kind == ASIDE:
-                self._rename(step.name, _kept(step))
-            else:
-                self._rename(_kept(step), step.name)
-        self._sync_folders(steps)
+        for _, found in groupby(self.journal.steps, key=attrgetter("phase")):
+            steps = [*found]
+            linked = [step for step in steps if self._link(step)]
+            self._sync_folders(_kept(step) for step in linked)
+            for step in steps:
+                if step.kind == PUT:
+                    self._replace(step)
+                elif step.kind == ASIDE:
+                    self._rename(step.name, _kept(step))
+                else:
+                    self._rename(_kept(step), step.name)
+            self._sync_folders(name for step in steps for name in (step.name, step.kept) if name is not None)
 
     def _link(self, step: Step) -> bool:
         """Gives a file that is to be replaced its dated name as a second one. Returns False where
@@ -117,7 +151,7 @@ class Publication:
         return self._env.link(self._path(step.name), self._path(_kept(step)))
 
     def _replace(self, step: Step) -> None:
-        staged, target = self._staged(step.name), self._path(step.name)
+        staged, target = self._staged(step), self._path(step.name)
         if step.old is None or self._stamp(_kept(step)) is not None:
             self._env.rename(staged, target)
         elif self._env.exchange(staged, target):
@@ -152,7 +186,7 @@ class Publication:
                 self._undo_put(step)
             elif step.kind == BACK or step.name not in outdated:
                 self._undo_aside(step)
-        self._sync_folders(self.journal.steps)
+        self._sync_folders(step.name for step in self.journal.steps)
         return [self._path(name) for name in outdated]
 
     def _outdated_marks(self) -> list[str]:
@@ -196,7 +230,7 @@ class Publication:
             self._rename(_kept(step), step.name)
 
     def _undo_put(self, step: Step) -> None:
-        target, staged = self._path(step.name), self._staged(step.name)
+        target, staged = self._path(step.name), self._staged(step)
         there = self._env.stamp(target)
         is_new = _is_first(there, step.new, step.old)
         is_old = _is_first(there, step.old, step.new) and not (is_new and self._env.stamp(staged) is None)
@@ -273,12 +307,12 @@ class Publication:
     def _path(self, name: str) -> str:
         return posixpath.normpath(f"{self._output}/{name}")
 
-    def _staged(self, name: str) -> str:
-        return f"{self._staging}/{name}"
+    def _staged(self, step: Step) -> str:
+        return f"{self._staging}/{step.staged or step.name}"
 
-    def _sync_folders(self, steps: Iterable[Step]) -> None:
+    def _sync_folders(self, names: Iterable[str]) -> None:
         if self._sync:
-            for folder in dict.fromkeys(posixpath.dirname(self._path(step.name)) for step in steps):
+            for folder in dict.fromkeys(posixpath.dirname(self._path(name)) for name in names):
                 self._env.sync_dir(folder)
 
 

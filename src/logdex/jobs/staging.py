@@ -203,10 +203,11 @@ class Staging:
 
         If an error occurs, all moves are undone, as far as the system allows.
         """
+        publication = Publication(self._lock.directory, self._journal, sync=self._sync, env=self._env)
+        publication.stage_empty(names.emptied)
         if self._sync:
             self._sync_tree(self.directory)
             self._env.sync_dir(posixpath.dirname(self.directory))
-        publication = Publication(self._lock.directory, self._journal, sync=self._sync, env=self._env)
         self._journal.settings = dict(settings or {})
         self._journal.steps = publication.plan(names)
         try:

@@ -4,17 +4,20 @@ elsewhere."""
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 from logdex.io.env import Env
+from logdex.io.name_changes import STAGING_PREFIX
+from logdex.jobs.journal import LOCK_NAME
 from logdex.kafka.batch.record import Record
 from logdex.kafka.files import file_names as names
 from logdex.kafka.log.log import Log
 from logdex.kafka.rebuild import rebuild
 from logdex.kafka.recover import recover
 from logdex.kafka.settings.log_config import LogConfig
-from tests.crash.publications import Publication
-from tests.crash.trees import Tree
+from tests.crash.publications import DATED, Publication
+from tests.crash.trees import Tree, tree
 
 CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=150)
 
@@ -65,15 +68,42 @@ def harm_indexes(root: Path) -> Path:
     return root
 
 
-def check_order(left: Tree, done: Tree, was_power_cut: bool) -> None:
-    """The mark is there only beside everything, and checkpoints only beside all partitions. A power
-    cut may keep a checkpoint alone, which no broker trusts without the mark."""
+def check_order(left: Tree, done: Tree) -> None:
+    """The mark is there only beside everything, and checkpoints only beside all partitions."""
     checkpoints = {name for name in done if name.endswith("-offset-checkpoint")}
     assert checkpoints
-    if checkpoints & left.keys() and not was_power_cut:
+    if checkpoints & left.keys():
         assert left.keys() >= {name for name in done if "/" in name}, "a checkpoint before a partition"
     if names.CLEAN_SHUTDOWN in left:
         assert left.keys() >= done.keys(), "the mark before what it vouches for"
+
+
+def check_order_in_place(before: Tree, left: Tree, done: Tree) -> None:
+    """The mark is there only where no name has changed yet, or every one has. A checkpoint is new
+    only beside partitions that are new. The offset index beside a new .log that is not the
+    beginning of the old one, or beside that one, is never the other one's."""
+    old, now, new = _settled(before), _settled(left), _settled(done)
+    if names.CLEAN_SHUTDOWN in now:
+        is_untouched = now == old and not any(DATED.search(name) for name in left)
+        assert is_untouched or now == new, "a mark beside what is half-published"
+    if any(now.get(name) == new[name] != old.get(name) for name in new if name.endswith("-offset-checkpoint")):
+        files = {name: data or new.get(name) for name, data in now.items() if "/" in name}
+        assert files == {name: data for name, data in new.items() if "/" in name}, "a checkpoint before a partition"
+    for log in (name for name in old.keys() & new.keys() if name.endswith(".log")):
+        index = log.removesuffix(".log") + ".index"
+        if log in now and not old[log].startswith(new[log]):
+            right = new if now[log] == new[log] else old
+            assert now.get(index, b"") in (b"", right[index]), f"{index} is not of its log"
+
+
+def _settled(files: Tree) -> dict[str, bytes]:
+    """The files without those that were set aside, and those of a run."""
+    of_a_run = (STAGING_PREFIX, LOCK_NAME, names.LOCK_FILE)
+    return {
+        name: data
+        for name, data in files.items()
+        if data is not None and not DATED.search(name) and not any(each in f"/{name}" for each in of_a_run)
+    }
 
 
 class Publications:
@@ -93,7 +123,13 @@ class Publications:
             report = recover(path, path, CONFIG, in_place=True, env=env)
             return report.lossy, report.messages, len(report.skipped), report.skipped_bytes, sorted(report.kept)
 
-        return Publication(start, run, (names.CLEAN_SHUTDOWN,))
+        return Publication(
+            start,
+            run,
+            (names.CLEAN_SHUTDOWN,),
+            check_order=partial(check_order_in_place, tree(self.damaged)),
+            may_be_empty=lambda name: name.endswith(".index"),
+        )
 
     def recover_elsewhere(self) -> Publication:
         def start(folder: Path) -> Path:

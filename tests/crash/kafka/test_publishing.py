@@ -15,6 +15,7 @@ from logdex.kafka.files.file_names import CLEAN_SHUTDOWN, LOCK_FILE
 from logdex.kafka.log.log import Log
 from logdex.kafka.rebuild import rebuild
 from logdex.kafka.recover import recover
+from logdex.testing import Fault, FaultEnv, Killed
 from tests.cli.helpers import run as run_command
 from tests.crash.kafka.publications import CONFIG, Publications
 from tests.crash.publications import (
@@ -84,6 +85,25 @@ def test_no_mark_vouches_for_what_is_half_published(publications: Publications, 
     (tmp_path / "one").mkdir()
     target = killed_while_publishing(publications.recover_in_place("events-1"), tmp_path / "one")
     assert not (target / CLEAN_SHUTDOWN).exists()
+
+
+def test_no_index_of_another_log_lies_beside_a_log(publications: Publications, fresh: Fresh) -> None:
+    """A broker would trust it, if the recovery point lies behind."""
+    case = publications.recover_in_place("events-1")
+    assert case.check_order is not None
+    folder = fresh()
+    target, env = case.start(folder), FaultEnv(str(folder))
+    case.run(folder, env)
+    done = tree(target)
+    renamed = [at for at, (kind, path) in enumerate(env.log, 1) if kind == "rename" and path.endswith(".log")]
+    assert len(renamed) > 2
+    for at in renamed:
+        folder = fresh()
+        target, killed = case.start(folder), FaultEnv(str(folder), Fault(at + 1))
+        with pytest.raises(Killed):
+            case.run(folder, killed)
+        killed.release()
+        case.check_order(tree(target), done)
 
 
 @pytest.mark.parametrize("first", ["", "events-0"], ids=["log directory", "partition"])

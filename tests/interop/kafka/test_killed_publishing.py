@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from logdex import open_partition
 from logdex.io.name_changes import STAGING_PREFIX
 from logdex.jobs.journal import LOCK_NAME
-from logdex.kafka.files.file_names import CLEAN_SHUTDOWN
+from logdex.kafka.files.checkpoints import TopicPartition, format_checkpoint
+from logdex.kafka.files.file_names import CLEAN_SHUTDOWN, RECOVERY_POINT_CHECKPOINT
 from logdex.kafka.rebuild import rebuild
 from logdex.kafka.recover import recover
 from logdex.kafka.settings.log_config import LogConfig
@@ -137,11 +139,7 @@ def test_a_broker_starts_between_a_recovered_log_and_its_index(version: str, tmp
     broker cuts what lies behind the damage."""
     home = tmp_path / "home"
     write(home, version, "halt")
-    damaged = {name: sorted((home / name).glob("*.log"))[1] for name in NAMES}
-    for path in damaged.values():
-        raw = bytearray(path.read_bytes())
-        raw[batch_ends(bytes(raw))[2] + 70] ^= 1
-        path.write_bytes(raw)
+    damaged = damage(home)
     shutil.copytree(home, tmp_path / "usual")
     points = log_points(tmp_path / "usual", damaged)
     wanted = messages(tmp_path / "usual", version)
@@ -157,6 +155,56 @@ def test_a_broker_starts_between_a_recovered_log_and_its_index(version: str, tmp
         for name in (name for name in NAMES if points[name] <= at):
             missing = [row[:2] for row in wanted[name] if row not in found[name]]
             assert not missing, f"killed at {at}: {name} lacks {len(missing)}"
+
+
+@EACH_VERSION
+def test_a_broker_trusts_the_index_beside_a_recovered_log(version: str, tmp_path: Path) -> None:
+    """The recovery point lies behind the damage, so that a broker derives no index there again, and
+    cuts nothing where the recovery has not come to."""
+    home = tmp_path / "home"
+    write(home, version, "halt")
+    damaged = damage(home)
+    points = {TopicPartition("pp", number): offsets_of_logs(home / name)[-1] for number, name in enumerate(NAMES)}
+    lines = [f"{at.topic} {at.partition} {offset}" for at, offset in points.items()]
+    (home / RECOVERY_POINT_CHECKPOINT).write_bytes(format_checkpoint(lines))
+    shutil.copytree(home, tmp_path / "usual")
+    killed_at = log_points(tmp_path / "usual", damaged)
+    first, second = sorted(NAMES, key=killed_at.__getitem__)
+    left = tmp_path / "left"
+    shutil.copytree(home, left)
+    env = FaultEnv(str(left), Fault(killed_at[first]))
+    with pytest.raises(Killed):
+        recover(str(left), str(left), in_place=True, env=env)
+    env.release()
+    not_recovered = left / second / damaged[second].name
+    before = not_recovered.read_bytes()
+    with open_partition(tmp_path / "usual" / first) as snapshot:
+        wanted = {record.offset for record in snapshot.scan(control=True)}
+    asked = range(*offsets_of_logs(left / first)[1:3])
+    assert len(wanted & set(asked)) < len(asked), "nothing was lost"
+    with serving(left, version) as broker:
+        lines_of = broker.consume(first, offsets=[*asked])
+    assert all("error" not in line for line in lines_of["consumed"])
+    control = {offset for offset in wanted if offset not in {line["offset"] for line in lines_of["message"]}}
+    for line in lines_of["seek"]:
+        right = min(offset for offset in wanted - control if offset >= line["query"])
+        assert line.get("offset") == right, line
+    assert not_recovered.read_bytes() == before
+
+
+def offsets_of_logs(partition: Path) -> list[int]:
+    """The base offsets of the segments."""
+    return sorted(int(path.stem) for path in partition.glob("*.log"))
+
+
+def damage(home: Path) -> dict[str, Path]:
+    """Changes a bit of a batch in the middle of the second segment of each partition."""
+    damaged = {name: sorted((home / name).glob("*.log"))[1] for name in NAMES}
+    for path in damaged.values():
+        raw = bytearray(path.read_bytes())
+        raw[batch_ends(bytes(raw))[2] + 70] ^= 1
+        path.write_bytes(raw)
+    return damaged
 
 
 def batch_ends(data: bytes) -> list[int]:

@@ -67,6 +67,7 @@ FIELDS = json.loads(JOURNAL.to_bytes().split(b"\n")[1])
         FIELDS | {"staging": "../.logdex-staging-1"},
         FIELDS | {"steps": [FIELDS["steps"][0] | {"name": "../../etc/passwd"}]},
         FIELDS | {"steps": [FIELDS["steps"][0] | {"kept": "a/../../x"}]},
+        FIELDS | {"steps": [FIELDS["steps"][0] | {"staged": "../../../x"}]},
         FIELDS | {"steps": [FIELDS["steps"][0] | {"kind": "remove"}]},
         FIELDS | {"steps": [{}]},
         FIELDS | {"steps": 7},

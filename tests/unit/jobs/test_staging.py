@@ -121,6 +121,59 @@ def test_an_error_brings_back_what_went_without_a_successor(tmp_path: Path) -> N
     assert [path.name for path in sorted(output.rglob("*"))] == ["a", "gone"]
 
 
+class _OldDiskEnv(FaultEnv):
+    """On a file system that has no second names for files and cannot exchange names."""
+
+    def link(self, source: str, target: str) -> bool:
+        return False
+
+    def exchange(self, one: str, other: str) -> bool:
+        return False
+
+
+def _publish_an_index(output: Path, env: Env) -> dict[str, str]:
+    with Staging(env, str(output), sync=True) as staging:
+        for name in ("log", "index", "checkpoint"):
+            Path(staging.directory, name).write_text(f"new {name}")
+        return staging.publish(Names(("log", "index"), emptied=("index", "none"), later=("checkpoint",)))
+
+
+def _start_with_an_index(output: Path) -> None:
+    output.mkdir()
+    for name in ("log", "index", "checkpoint"):
+        (output / name).write_text(f"old {name}")
+
+
+@pytest.mark.parametrize("env_of", [FaultEnv, _OldDiskEnv])
+def test_an_emptied_file_says_nothing_of_another_one(env_of: type[FaultEnv], tmp_path: Path) -> None:
+    output = tmp_path / "usual"
+    _start_with_an_index(output)
+    env = env_of(str(tmp_path))
+    kept = _publish_an_index(output, env)
+    assert {name: Path(where).read_text() for name, where in kept.items()} == {
+        name: f"old {name}" for name in ("log", "index", "checkpoint")
+    }
+    texts = sorted(path.read_text() for path in output.iterdir())
+    assert texts == [f"{age} {name}" for age in ("new", "old") for name in ("checkpoint", "index", "log")]
+    seen = set()
+    for at in [at for at, (kind, _) in enumerate(env.log, 1) if kind in ("link", "rename", "remove_tree")]:
+        output = tmp_path / f"killed-{at}"
+        _start_with_an_index(output)
+        killed = env_of(str(tmp_path), Fault(at))
+        with pytest.raises(Killed):
+            _publish_an_index(output, killed)
+        killed.release()
+        found = [path.read_text()[:3] for path in map(output.joinpath, ("log", "index", "checkpoint")) if path.exists()]
+        seen.add(tuple(found))
+        with Staging(Env(), str(output), sync=False):  # undoes it, unless it was complete
+            texts = sorted(path.read_text() for path in output.iterdir() if path.name != LOCK_NAME and path.is_file())
+        assert texts == ["old checkpoint", "old index", "old log"] or len(texts) == 6, env.log[at - 1]
+    whole = {found for found in seen if len(found) == 3}
+    right = [("old", "old"), ("old", ""), ("new", ""), ("new", "new")]
+    assert whole == {(*each, "old") for each in right} | {("new", "new", "new")}
+    assert whole == seen or env_of is _OldDiskEnv
+
+
 class _BusyEnv(Env):
     """A folder is changed by another process the first `times` times that it is to be removed."""
 

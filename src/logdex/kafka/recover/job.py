@@ -31,10 +31,12 @@ from logdex.kafka.directory.recognise import KafkaPath, require_kafka
 from logdex.kafka.directory.unfinished import settle_unfinished, staged_logs
 from logdex.kafka.files.file_names import (
     CLEAN_SHUTDOWN,
+    INDEX_SUFFIX,
     LOCK_FILE,
     LOG_START_CHECKPOINT,
     LOG_SUFFIX,
     LONE_CLEAN_MARK,
+    offset_file_name,
     parse_offset_file,
 )
 from logdex.kafka.recover.partition_scan import PartitionScan, Piece
@@ -107,8 +109,10 @@ def recover(
 def _publication(source: RecoverSource, output: str, job: _Recovery, *, in_place: bool, env: Env) -> Names:
     """Returns the names to publish, and those to set aside: in place single files, else whole
     partitions, then the checkpoints, and the mark of a clean shutdown last. An old mark goes first,
-    because it vouches for every file."""
-    names, stale = list[str](), list[str]()
+    because it vouches for every file. The offset index of a log that changes is emptied first,
+    because its positions are not those of the new log, and a broker trusts it before the recovery
+    point."""
+    names, stale, emptied = list[str](), list[str](), list[str]()
     for partition in source.partitions:
         folder = f"{output}/{partition.folder}".rstrip("/")
         prefix = f"{partition.folder}/" if partition.folder else ""
@@ -117,11 +121,13 @@ def _publication(source: RecoverSource, output: str, job: _Recovery, *, in_place
             continue
         own = list(dict.fromkeys(name.split("/")[0] for name in job.partition_names[partition.folder]))
         names += [prefix + name for name in own]
+        emptied += [prefix + name for name in job.outdated_indexes[partition.folder] if in_place]
         if source.is_whole and env.is_dir(folder):
             stale += [prefix + name for name in _offset_files(folder, env) if name not in own]
-    names += [name for name in job.names if name != CLEAN_SHUTDOWN]
+    later = tuple(name for name in job.names if name != CLEAN_SHUTDOWN)
     marks = [LONE_CLEAN_MARK, posixpath.relpath(f"{source.home}/{CLEAN_SHUTDOWN}", output)] if in_place else []
-    return Names(tuple(names), tuple(stale), tuple(marks), tuple(name for name in job.names if name == CLEAN_SHUTDOWN))
+    last = tuple(name for name in job.names if name == CLEAN_SHUTDOWN)
+    return Names(tuple(names), tuple(stale), tuple(marks), tuple(emptied), later, last)
 
 
 def _unread_start(source: RecoverSource, output: str, job: _Recovery, env: Env) -> list[str]:
@@ -148,6 +154,7 @@ class _Recovered:
     """What became of one partition. `notes` are about its log, `small_notes` about small files."""
 
     names: list[str]
+    outdated_indexes: list[str]
     bounds: LogBounds
     skipped: list[Skipped]
     messages: int
@@ -168,6 +175,8 @@ class _Recovery:
         """The files at the top of the output."""
         self.partition_names: dict[str, list[str]] = {}
         """The files of each partition, by folder."""
+        self.outdated_indexes: dict[str, list[str]] = {}
+        """Those of them that are offset indexes of a .log which is another one now, by folder."""
         self._source = source
         self._directory = directory
         self._config = config
@@ -200,6 +209,7 @@ class _Recovery:
         self._source.partitions = [partition for partition, _ in both]
         for partition, one in both:
             self.partition_names[partition.folder] = one.names
+            self.outdated_indexes[partition.folder] = one.outdated_indexes
             report.skipped += one.skipped
             report.messages += one.messages
             report.batches += one.batches
@@ -283,8 +293,10 @@ class _Recovery:
         for each in (*still_missing(partition.missing, pieces), *scan.skipped, *placed.skipped):
             name = where.get((each.path, each.start), "")
             skipped.append(replace(each, saved=prefix + name if name else ""))
+        outdated = [offset_file_name(each.base_offset, INDEX_SUFFIX) for each in segments if not each.is_beginning]
         return _Recovered(
             names,
+            outdated,
             bounds,
             skipped,
             messages=sum(piece.records for piece in pieces),

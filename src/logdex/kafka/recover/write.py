@@ -8,6 +8,7 @@ use, in one scan of the written log. That scan also proves that the log can be r
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import dataclass, field
 
 from logdex import limits
@@ -53,6 +54,12 @@ class NewSegment:
     def next_offset(self) -> int:
         """The offset behind its last batch."""
         return self.pieces[-1].last_offset + 1 if self.pieces else self.base_offset
+
+    @property
+    def is_beginning(self) -> bool:
+        """Whether its log is the beginning of the .log that has its name, or all of it."""
+        name = offset_file_name(self.base_offset, LOG_SUFFIX)
+        return [(piece.start, posixpath.basename(piece.source.path)) for piece in self.pieces] == [(0, name)]
 
     def changed(self) -> VanishedError:
         """The error of a segment whose copy is not what was scanned."""
