@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,7 +64,7 @@ def test_a_message_is_given_up_after_the_brokers_delays(delivers: str, tmp_path:
     """The store delivers it each time: by default 16 times, at delay levels 3 to 18."""
     now_ms, has_thread = [NOW_MS], delivers != "deliver_due"
     most = 2 if has_thread else 16
-    options = {"background": has_thread, "schedule_interval_ms": 1, "clock_ms": lambda: now_ms[-1]}
+    options: dict[str, Any] = {"background": has_thread, "schedule_interval_ms": 1, "clock_ms": lambda: now_ms[-1]}
     with (
         store_with(tmp_path, 1, **options) as store,
         consumer(store, max_reconsume_times=most if has_thread else None) as member,
