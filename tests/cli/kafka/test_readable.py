@@ -123,12 +123,16 @@ def test_the_last_object_says_what_programs_need_to_know(root: Path) -> None:
         "deleted": [],
     }
     got = {"end_of": "get", "count": 2, "offset": 1, "min_offset": 0, "max_offset": 3, "next_offset": 3}
-    assert end_of("get", root / "t-0", "--offset", 1) == {**got, "is_complete": True, "problems": []}
+    good = {"is_complete": True, "problems": [], "ends": [], "gaps": 0, "missing_offsets": 0, "deleted": []}
+    assert end_of("get", root / "t-0", "--offset", 1) == {**got, **good}
     none = end_of("get", root / "t-0", "--time", "2100-01-01")
     assert (none["count"], none["offset"], none["next_offset"]) == (0, None, 3)
+    assert good.items() <= none.items()
     asked = end_of("query", root, "--topic", "t", "--key", "plain")
     assert asked == {"end_of": "query", "count": 1, "has_more": False, "is_complete": True, "problems": []}
-    assert end_of("consume", root, "--topic", "t", "--group", "h")["count"] == 3
+    consumed = end_of("consume", root, "--topic", "t", "--group", "h")
+    assert consumed.pop("end_of") == "consume"
+    assert consumed == {"count": 3, "group": "h", "partitions": 1, "is_complete": True, "problems": []}
     assert "end_of" not in run("cat", root, "--limit", 1, "--json").stdout  # the limit ended it, not the log
     assert "end_of" not in run("cat", root).stdout
 
@@ -138,17 +142,23 @@ def test_the_last_object_names_what_was_skipped(root: Path) -> None:
     data = bytearray(file.read_bytes())
     data[data.index(b"xxx")] ^= 1
     file.write_bytes(data + b"torn")
-    for command in (["cat", root], ["cat", root, "--tail", 3]):
+    for command in (["cat", root], ["cat", root, "--tail", 3], ["get", root / "t-0", "--offset", 0]):
         end = end_of(*command, exit_code=1)
         assert (end["count"], end["is_complete"], len(end["problems"])) == (2, False, 1)
         assert end["problems"][0].startswith(f"{file}: byte ")
         assert [(each["path"], each["position"], each["kind"]) for each in end["ends"]] == [
             (str(file), len(data), "torn")
         ]
-    assert end_of("get", root / "t-0", "--offset", 0, exit_code=1)["is_complete"] is False
     asked = end_of("query", root, "--topic", "t", "--key", "plain", exit_code=1)
     assert (asked["count"], asked["is_complete"], len(asked["problems"])) == (1, False, 1)
     assert asked["problems"][0].startswith(f"{file}: byte ")
+
+
+def test_the_last_object_of_get_names_an_index_that_cannot_be_used(root: Path) -> None:
+    (root / "t-0" / f"{0:020d}.index").write_bytes((1).to_bytes(4) + (99_999).to_bytes(4))
+    end = end_of("get", root / "t-0", "--offset", 1)
+    assert (end["count"], end["is_complete"], len(end["problems"])) == (2, True, 1)
+    assert end["problems"][0].startswith("the OffsetIndex cannot be used: ")
 
 
 def test_decode(golden_log: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from logdex.layout.rocketmq import SYS_FLAG_COMPRESSED
-from logdex.rocketmq import Message, MessageStore
+from logdex.rocketmq import Consumer, Message, MessageStore
 from tests.cli.helpers import end_of, run, run_json
 from tests.unit.rocketmq.small_stores import build, message
 
@@ -20,7 +20,7 @@ BODY = b'{"price": 1.10}'
 def store(tmp_path: Path) -> Path:
     """A store with two messages of one queue; the second one's body is no text."""
     root = tmp_path / "store"
-    with MessageStore.open(str(root)) as store:
+    with MessageStore.open(str(root), mapped_file_size_commit_log=1 << 16) as store:
         store.put_message(Message("t", BODY, tags="paid", keys=["k-1", "k-2"], properties={"x": "1"}, queue_id=0))
         store.put_message(Message("t", b"\xff" * 200, tags="paid", keys="k-1", queue_id=0))
     return root
@@ -128,6 +128,7 @@ def test_the_last_object_says_what_programs_need_to_know(store: Path) -> None:
         **got,
         "next_offset": 2,
         "is_complete": True,
+        "log_end": None,
         "problems": [],
     }
     asked = end_of("query", store, "--topic", "t", "--key", "k-1", "--max", 1)
@@ -145,7 +146,10 @@ def test_the_last_object_says_what_programs_need_to_know(store: Path) -> None:
     }
     rest = run_json("query", store, "--topic", "t", "--key", "k-1", "--cursor", cursor)
     assert [row["keys"] for row in rest] == [["k-1", "k-2"]]
-    assert end_of("consume", store, "--topic", "t", "--group", "h")["count"] == 2
+    consumed = end_of("consume", store, "--topic", "t", "--group", "h")
+    assert consumed.pop("end_of") == "consume"
+    assert consumed.pop("queues") == consumed.pop("queues_read") == 4
+    assert consumed == {"count": 2, "group": "h", "is_complete": True, "problems": []}
     assert "end_of" not in run("cat", store, "--limit", 1, "--json").stdout  # the limit ended it, not the log
     assert "end_of" not in run("cat", store).stdout
 
@@ -175,13 +179,52 @@ def test_the_last_object_names_bodies_that_do_not_decompress(tmp_path: Path) -> 
         ["get", store, "--topic", "TopicA", "--queue", 0, "--offset", 0],
         ["query", store, "--topic", "TopicA", "--key", "hot"],
         ["query", store, "--topic", "TopicA", "--key", "hot", "--broker-semantics"],
+        ["message", store, run_json("cat", store)[0]["msg_id"]],
     ):
+        count = 1 if command[0] == "message" else 2
         flags: list[Any] = ["--decompress", "--mapped-file-size-consume-queue", 320]
         flags += ["--max-hash-slot-num", 7, "--max-index-num", 12] if command[0] == "query" else []
         end = end_of(*command, *flags, exit_code=1)
-        assert (end["count"], end["is_complete"], len(end["problems"])) == (2, False, 1), command
+        assert (end["count"], end["is_complete"], len(end["problems"])) == (count, False, 1), command
         assert "it is shown as stored, in the message at offset 0" in end["problems"][0]
         assert run(*command, *flags).stderr.count("it is shown as stored") == 1
+
+
+def test_the_last_object_of_message(store: Path) -> None:
+    row = run_json("cat", store)[1]
+    topic, place = ("--topic", "t"), store / "commitlog" / f"{0:020d}"
+    good = {"end_of": "message", "count": 1, "is_complete": True, "problems": [], "log_end": None}
+    assert end_of("message", store, row["msg_id"]) == end_of("message", store, row["unique_key"], *topic) == good
+    none = end_of("message", store, "none", *topic, exit_code=1)
+    assert none == {**good, "count": 0, "is_complete": False, "problems": ["no message of t has this id"]}
+    behind = end_of("message", store, "7F00000100002A9F0000000100000000", exit_code=1)
+    assert (behind["count"], behind["is_complete"], len(behind["problems"])) == (0, False, 1)
+    assert "4294967296" in behind["problems"][0]
+    with place.open("r+b") as file:
+        file.seek(row["physical_offset"] + 4)
+        file.write(b"harm")
+    for command in (["message", store, row["msg_id"]], ["message", store, row["unique_key"], *topic]):
+        end = end_of(*command, exit_code=1)
+        assert (end["count"], end["is_complete"]) == (0, False)
+        assert run(*command).stderr.split("logdex: ")[-1].startswith(end["problems"][0]), command
+    alone = end_of("message", place, row["unique_key"], *topic, exit_code=1)
+    assert alone["log_end"]["offset"] == row["physical_offset"]
+    got = end_of("get", place, "--topic", "t", "--queue", 0, "--offset", 0, exit_code=1)
+    assert (got["count"], got["is_complete"], got["log_end"]) == (1, False, alone["log_end"])
+
+
+def test_the_last_object_of_consume(store: Path) -> None:
+    """It names the file of offsets that was read in place of a broken one, and says how many of the
+    queues other members of the group have."""
+    ask = ("consume", store, "--topic", "t", "--group", "g", "--limit", 1)
+    assert (end_of(*ask)["queues_read"], end_of(*ask)["queues"]) == (4, 4)
+    offsets = store / "config" / "consumerOffset.json"
+    assert offsets.with_name(offsets.name + ".bak").exists()
+    offsets.write_bytes(b"broken")
+    with Consumer(store, "g", "t"):
+        end = end_of(*ask)
+    assert (end["queues_read"], end["queues"], end["is_complete"]) == (2, 4, True)
+    assert [each.endswith(f"read {offsets}.bak instead") for each in end["problems"]] == [True]
 
 
 def test_decode_names_the_topic_and_queue_that_a_message_is_for(tmp_path: Path) -> None:

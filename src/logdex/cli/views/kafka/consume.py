@@ -57,7 +57,8 @@ def show(
         printer = record_printer(rows, grep, where)
         _print(readers, limit, follow=follow, printer=printer)
     note(f"{group} goes on behind this; it read {counted(len(readers), 'partition')}")
-    print_end(rows, "consume", count=printer.printed, group=group, is_complete=True)
+    facts = {"group": group, "partitions": len(readers), "is_complete": True, "problems": []}
+    print_end(rows, "consume", count=printer.printed, **facts)
     return True
 
 

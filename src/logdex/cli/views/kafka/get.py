@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from logdex.cli.output import hint, human_time, note
 from logdex.cli.rows.printer import print_end
 from logdex.cli.rows.row_options import RowOptions
-from logdex.cli.views.kafka.records import record_printer, tell_scan
+from logdex.cli.views.kafka.records import record_printer, scan_facts, tell_scan
 from logdex.errors import OffsetOutOfRangeError, UsageError
 from logdex.primitives.shown import counted
 
@@ -49,16 +49,16 @@ def show(
         bounds = {"min_offset": one.log_start_offset, "max_offset": one.log_end_offset}
         if start is None:
             end = one.log_end_offset
-            print_end(rows, "get", count=0, offset=None, **bounds, next_offset=end, is_complete=True, problems=[])
+            print_end(rows, "get", count=0, offset=None, **bounds, next_offset=end, **scan_facts([]))
             return True
         try:
             one.check_offset(start)
         except OffsetOutOfRangeError:
             nearest = min(max(start, one.log_start_offset), one.log_end_offset)
             facts = {"offset": start, **bounds, "next_offset": nearest}
-            print_end(rows, "get", count=0, **facts, is_complete=True, problems=[])
+            print_end(rows, "get", count=0, **facts, **scan_facts([]))
             raise
-        _tell_place(one, start, control)
+        problems = _tell_place(one, start, control)
         scan = one.scan(offset=start, limit=count, control=control, isolation=isolation)
         after = start
         for record in scan:
@@ -69,8 +69,9 @@ def show(
             f"{counted(scan.rows, 'record')}; the log goes from {one.log_start_offset} to {one.log_end_offset} "
             f"(exclusive), continue at {after}"
         )
-        facts = {"offset": start, **bounds, "next_offset": after, "is_complete": is_good}
-        print_end(rows, "get", count=printer.printed, **facts, problems=[each.message for each in scan.problems])
+        facts = {"offset": start, **bounds, "next_offset": after, **scan_facts([scan])}
+        facts["problems"] = [*problems, *facts["problems"]]
+        print_end(rows, "get", count=printer.printed, **facts)
     return is_good
 
 
@@ -95,15 +96,17 @@ def _offset_at(partition: PartitionSnapshot, time_ms: int, isolation: str) -> in
     return found.offset
 
 
-def _tell_place(partition: PartitionSnapshot, offset: int, control: bool) -> None:
+def _tell_place(partition: PartitionSnapshot, offset: int, control: bool) -> list[str]:
+    """Prints where an offset is in the log. Returns what is wrong with the index that says so."""
     from logdex.errors import CorruptError
 
     try:
         place = partition.locate(offset)
     except CorruptError as error:
-        note(f"the OffsetIndex cannot be used: {error.message}")
+        problem = f"the OffsetIndex cannot be used: {error.message}"
+        note(problem)
         hint("the segment is read from its beginning; logdex rebuild derives the index again")
-        return
+        return [problem]
     if place is None:
         note(f"no batch holds offset {offset} or a later one")
     else:
@@ -112,6 +115,7 @@ def _tell_place(partition: PartitionSnapshot, offset: int, control: bool) -> Non
             f"segment {segment.base_offset}, byte {batch.position} of {segment.log.path}: a batch of "
             f"{batch.size_bytes} bytes that begins at offset {batch.offset}{_marker(segment, batch, control)}"
         )
+    return []
 
 
 def _marker(segment: LogSegment, place: LogOffsetPosition, control: bool) -> str:

@@ -76,6 +76,7 @@ def show(
             shares, count = sum(each == consumer.topic for each, _ in consumer.assignment), len(ids)
     others = "; other members of the group have the others" if shares < count else ""
     note(f"group {group} goes on behind this; it read {counted(shares, 'queue')} of {topic}{others}")
-    is_complete = not printer.problems
-    print_end(rows, "consume", count=printer.printed, group=group, is_complete=is_complete, problems=printer.problems)
+    problems = [*([] if committed.remark is None else [committed.remark]), *printer.problems]
+    facts = {"group": group, "queues_read": shares, "queues": count, "is_complete": not printer.problems}
+    print_end(rows, "consume", count=printer.printed, **facts, problems=problems)
     return not printer.problems

@@ -10,6 +10,7 @@ from logdex.cli.output import hint, note
 from logdex.cli.rows.printer import print_end
 from logdex.cli.rows.row_filter import RowFilter
 from logdex.cli.rows.row_options import RowOptions
+from logdex.cli.views.rocketmq.cat import end_facts
 from logdex.cli.views.rocketmq.messages import MESSAGES, MessagePrinter, note_one_file
 from logdex.errors import OffsetOutOfRangeError, UsageError
 
@@ -52,6 +53,7 @@ def show(
             note(f"queue offset {offset} for that time")
         result = snapshot.get_message(topic, queue, offset, count, max_bytes, tag)
         is_whole = note_one_file(snapshot)
+        log_end = None if is_whole else end_facts(snapshot.valid_end)
         for at, message in zip(result.phy_offsets, result.messages, strict=True):
             printer.print(message, at)
     is_outside = result.status in (GetMessageStatus.OFFSET_TOO_SMALL, GetMessageStatus.OFFSET_OVERFLOW_BADLY)
@@ -77,6 +79,7 @@ def show(
         max_offset=result.max_offset,
         next_offset=result.next_begin_offset,
         is_complete=is_complete,
+        log_end=log_end,
         problems=[*([] if result.problem is None else [result.problem.message]), *printer.problems],
     )
     if is_outside:

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.output import hint, note
+from logdex.cli.rows.printer import print_end
 from logdex.cli.rows.row_options import RowOptions
+from logdex.cli.views.rocketmq.cat import end_facts
 from logdex.cli.views.rocketmq.messages import MessagePrinter, note_one_file
+from logdex.errors import CorruptError, MissingFileError
 
 if TYPE_CHECKING:
     from logdex.rocketmq.message.stored_message import StoredMessage
@@ -24,33 +27,49 @@ def show(
     Returns whether it was found and could be read."""
     from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
+    messages, problems, log_end = Found(), list[str](), None
     with StoreSnapshot(found, **settings) as snapshot:
         printer = MessagePrinter(snapshot.commit_log, rows, decompress=decompress)
-        messages = _by_place(snapshot, msg_id) if topic is None else _by_unique_key(snapshot, topic, msg_id)
-        for at, stored in messages:
-            printer.print_in_full(stored, at)
-    return bool(messages) and not printer.problems
+        try:
+            if topic is None:
+                messages = _by_place(snapshot, msg_id, problems)
+            else:
+                messages = _by_unique_key(snapshot, topic, msg_id, problems)
+                log_end = None if note_one_file(snapshot) else end_facts(snapshot.valid_end)
+            for at, stored in messages:
+                printer.print_in_full(stored, at)
+        except CorruptError as error:
+            print_end(rows, "message", count=0, is_complete=False, problems=[error.message], log_end=None)
+            raise
+        problems += printer.problems
+        is_complete = bool(messages) and not problems
+        facts = {"is_complete": is_complete, "problems": problems, "log_end": log_end}
+        print_end(rows, "message", count=printer.printed, **facts)
+    return is_complete
 
 
-def _by_place(snapshot: StoreSnapshot, msg_id: str) -> Found:
-    from logdex.errors import MissingFileError
+def _by_place(snapshot: StoreSnapshot, msg_id: str, problems: list[str]) -> Found:
     from logdex.rocketmq.message.message_id import MessageId
 
     parsed = MessageId.parse(msg_id)
     try:
         return [(parsed.physical_offset, snapshot.look_message(parsed))]
     except MissingFileError as error:
-        note(error.message)
+        _tell(problems, error.message)
         hint("a client's id (UNIQ_KEY) needs --topic")
         return []
 
 
-def _by_unique_key(snapshot: StoreSnapshot, topic: str, msg_id: str) -> Found:
+def _by_unique_key(snapshot: StoreSnapshot, topic: str, msg_id: str, problems: list[str]) -> Found:
     result = snapshot.query_message(topic, msg_id, scan_missing=True)
-    note_one_file(snapshot)
     for problem in result.unreadable:
-        note(problem.message)
+        _tell(problems, problem.message)
     if not result.messages:
-        note(f"no message of {topic} has this id")
+        _tell(problems, f"no message of {topic} has this id")
         hint("a server's MessageID is looked up without --topic")
     return list(zip(result.phy_offsets, result.messages, strict=True))
+
+
+def _tell(problems: list[str], told: str) -> None:
+    problems.append(told)
+    note(told)
