@@ -66,9 +66,8 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
 
 
 def bodies_of(found: Any) -> list[Any]:
-    """The contents of messages, of records, and of records with their partitions."""
-    plain = (each[1] if isinstance(each, tuple) else each for each in found)
-    return [each.value if isinstance(each, Record) else each.body for each in plain]
+    """The contents of messages or records."""
+    return [each.value if isinstance(each, Record) else each.body for each in found]
 
 
 def query(opened: Any, key: str, *more: Any) -> list[bytes]:

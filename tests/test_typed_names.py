@@ -166,6 +166,8 @@ def test_a_program_with_a_log(tmp_path: Path) -> None:
     with PartitionSnapshot(path) as partition, LogDirSnapshot(tmp_path) as logs:
         assert [assert_type(each, Record).value for each in partition] == [b"v"]
         assert [assert_type(each, Record).value for each in logs] == [b"v"]
+        assert assert_type(logs.query("events", "k"), list[Record]) == []
+        assert assert_type(logs.query_items("events", "k"), list[tuple[PartitionSnapshot, Record]]) == []
         assert assert_type(logs.topics(), dict[str, list[int]]) == partition.topics() == {"events": [0]}
         assert assert_type(logs.to_arrow(), pa.RecordBatchReader).read_all().num_rows == 1
     with LogReader(path, "billing") as reader:

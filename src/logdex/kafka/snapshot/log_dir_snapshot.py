@@ -174,14 +174,31 @@ class LogDirSnapshot(OpenedLog[Record]):
         partition: int | None = None,
         key_index_dir: StrPath | None = None,
         problems: list[LogdexError] | None = None,
-    ) -> list[tuple[PartitionSnapshot, Record]]:
-        """Returns all records of a topic with exactly this key, or the newest `max`, each with its
-        partition. They are sorted by timestamp, newest first, and within a partition by offset,
-        highest first.
+    ) -> list[Record]:
+        """Returns all records of a topic with exactly this key, or the newest `max`. They are
+        sorted by timestamp, newest first, and within a partition by offset, highest first.
 
         The other arguments and errors are those of `PartitionSnapshot.query`. `key_index_dir` holds
-        one folder ``topic-N`` per partition.
+        one folder ``topic-N`` per partition. `query_items` says which partition each record is of.
         """
+        found = self.query_items(
+            topic, key, begin_ms, end_ms, max, partition=partition, key_index_dir=key_index_dir, problems=problems
+        )
+        return [record for _, record in found]
+
+    def query_items(
+        self,
+        topic: str,
+        key: Key,
+        begin_ms: int | None = None,
+        end_ms: int | None = None,
+        max: int | None = None,
+        *,
+        partition: int | None = None,
+        key_index_dir: StrPath | None = None,
+        problems: list[LogdexError] | None = None,
+    ) -> list[tuple[PartitionSnapshot, Record]]:
+        """Returns the records of `query`, each with its partition."""
         require_times(begin_ms, end_ms)
         home = require_key_index_dir(key_index_dir, self._env)
 

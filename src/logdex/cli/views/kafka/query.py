@@ -79,4 +79,4 @@ def _ask(
         return [(snapshot, record) for record in snapshot.query(key, *rest, key_index_dir=key_index, problems=problems)]
     if topic is None:
         raise UsageError("which topic?", hint=f"give --topic; logdex info {shlex.quote(snapshot.path)} lists them")
-    return snapshot.query(topic, key, *rest, partition=partition, key_index_dir=key_index, problems=problems)
+    return snapshot.query_items(topic, key, *rest, partition=partition, key_index_dir=key_index, problems=problems)
