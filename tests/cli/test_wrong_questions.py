@@ -11,7 +11,7 @@ import pytest
 
 import logdex
 from logdex.errors import MissingFileError, UsageError
-from logdex.rocketmq import StoreSnapshot
+from logdex.rocketmq import Consumer, StoreSnapshot
 from tests.cli.helpers import run
 from tests.cli.small_places import make_places
 
@@ -116,6 +116,8 @@ def test_the_same_in_python(place: Path) -> None:
             lambda topic: store.scan(topic),
             lambda topic: store.query_message(topic, "k"),
             lambda topic: store.search_messages(topic, "k"),
+            lambda topic: Consumer(store, "G", topic),
+            lambda topic: Consumer(place / "store", "G", topic),
         ]
         for call in calls:
             with pytest.raises(MissingFileError, match=TOLD):

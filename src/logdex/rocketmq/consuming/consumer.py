@@ -52,7 +52,9 @@ class Consumer:
     `store` is the `MessageStore` of this process, or a path or `StoreSnapshot` of a store that
     another process may write. `tags` is ``a || b``. A new group starts with the first message, or
     with ``start="last"`` behind the last one. Thread-safe. Raises `UsageError` for a group that no
-    broker accepts, and `LogInUseError` from `commit` while a broker runs on the store.
+    broker accepts, `MissingFileError`, with the nearest name, for a topic that the store does not
+    have (a `MessageStore` may get it with its first message), and `LogInUseError` from `commit`
+    while a broker runs on the store.
 
     If messages are removed before they were read, the consumer goes on with the first one that is
     there, logs a warning, and counts them in `lost_messages`.
@@ -102,6 +104,7 @@ class Consumer:
         self._closed = False
         self._source = source_of(store, env)
         try:
+            self._source.require_known(self.topic)
             self._share = self._make_share(offset_store)
             if start == "last":
                 self._start_last()

@@ -33,6 +33,10 @@ class Source:
         """The store if this process writes it."""
         self._reads = reads
 
+    def require_known(self, topic: bytes) -> None:
+        """Raises `MissingFileError`, with the nearest name, if there is no such topic, nor will be
+        one with the first message that this process puts."""
+
     def refresh(self) -> None:
         """Takes in what was put meanwhile."""
         raise NotImplementedError
@@ -82,6 +86,10 @@ class FollowedSource(Source):
     def __init__(self, snapshot: StoreSnapshot, env: Env) -> None:
         super().__init__(snapshot, snapshot.root, snapshot.config, env)
         self._snapshot = snapshot
+
+    def require_known(self, topic: bytes) -> None:
+        """As `Source.require_known`."""
+        self._snapshot.require_known(topic)
 
     def refresh(self) -> None:
         """As `Source.refresh`."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from logdex.errors import CorruptError, LogClosedError, UsageError
+from logdex.errors import CorruptError, LogClosedError, MissingFileError, UsageError
 from logdex.rocketmq.consuming.consumer import Consumer
 from logdex.rocketmq.consuming.consumer_offsets import ConsumerOffsetManager
 from logdex.rocketmq.consuming.local_offsets import LocalFileOffsetStore
@@ -327,6 +327,17 @@ def test_mistakes_are_named(tmp_path: Path, options: dict[str, Any], text: str) 
         member.close()
     with pytest.raises(UsageError, match="one file"):
         Consumer(tmp_path / "commitlog" / f"{0:020}", "G", "orders")
+
+
+def test_a_topic_must_be_there_unless_this_process_may_put_it(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store, consumer(store) as early:
+        with pytest.raises(MissingFileError, match="no topic 'orders'"):
+            consumer(tmp_path)
+        store.create_topic("orders", 4)
+        with consumer(tmp_path, "others") as elsewhere:  # before the first message
+            assert elsewhere.poll() == early.poll() == []
+            put_numbers(store, range(4))
+            assert sorted(read_all(early)) == sorted(read_all(elsewhere)) == [0, 1, 2, 3]
 
 
 def test_it_shows_itself(tmp_path: Path) -> None:
