@@ -57,6 +57,8 @@ def logs(tmp_path: Path) -> Path:
         ("--topic", "a", "--grep", "red"),
         ("--topic", "b", "--where", "tags = blue", "--where", "queue_offset >= 5"),
         ("--topic", "a", "--grep", "/k-1[0-9]/"),
+        ("--topic", "a", "--limit", 4),
+        ("--topic", "b", "--where", "tags = blue", "--limit", 2),
         ("--topic", "SCHEDULE_TOPIC_XXXX"),
         ("--topic", "a", "--where", "tags = no-such-tag"),
         ("--topic", "a", "--from", START_MS + 4 * 1500, "--to", START_MS + 6 * 1500),
@@ -106,6 +108,8 @@ def test_the_new_store_is_written_and_read_on(store: Path, tmp_path: Path) -> No
     "wanted",
     [
         (),
+        ("--limit", 23),
+        ("--grep", "k-3", "--limit", 7),
         ("--partition", 1, "--offset", 15),
         ("--grep", "k-3"),
         ("--where", "offset >= 18"),

@@ -55,6 +55,9 @@ def filter_messages(
     end_ms: ToOption = None,
     offset: OffsetOption = None,
     physical_offset: PhysicalOffsetOption = None,
+    limit: Annotated[
+        int | None, typer.Option(help="The maximum number of messages.", min=1, show_default=False)
+    ] = None,
     grep: GrepOption = None,
     where: WhereOption = None,
     isolation: IsolationOption = None,
@@ -70,7 +73,7 @@ def filter_messages(
     written_to = output_of("filter", target.path, output)
     own: dict[str, Any] = {"topic": topic, "queue": queue, "partition": partition, "begin_ms": begin_ms}
     own |= {"end_ms": end_ms, "offset": offset, "physical_offset": physical_offset, "grep": grep}
-    own |= {"where": where or None, "isolation": isolation, "new_offsets": new_offsets}
+    own |= {"limit": limit, "where": where or None, "isolation": isolation, "new_offsets": new_offsets}
     told = {target.flag(name): value for name, value in own.items()}
     is_whole = show(
         "filter",

@@ -47,20 +47,20 @@ def filter_logs(
     *,
     source: str,
     flags: str = "",
+    limit: int | None = None,
     new_offsets: bool = False,
     compression: Compression = Compression.NONE,
     sync: bool = True,
     env: Env = DEFAULT_ENV,
 ) -> ConvertReport:
-    """Writes the records of a scan for which `passes` holds (all if it is None) as a new log
-    directory, which must be empty before.
+    """Writes the records of a scan for which `passes` holds (all if it is None), at most `limit`,
+    as a new log directory, which must be empty before.
 
     With `new_offsets` each partition begins at 0 and has no gaps; records of other partitions'
     offsets (`OFFSET_TOPICS`) are left out then, because they would be wrong. Named readers are
-    behind the same records as before. `source` is the real
-    path that is read, and `flags` are those of the command, for whoever has to type it again. Bad
-    batches are losses of the report. Raises `UsageError` if it may not write to `output`, and for
-    logs that a killed recovery had replaced.
+    behind the same records as before. `source` is the real path that is read, and `flags` are those
+    of the command, for whoever has to type it again. Bad batches are losses of the report. Raises
+    `UsageError` if it may not write to `output`, and for logs that a killed recovery had replaced.
     """
     started = work_seconds()
     require_whole_logs((partition.directory for partition in scan.partitions), env)
@@ -78,6 +78,7 @@ def filter_logs(
                     left_out[partition.topic] += len(batch)
                     continue
                 batch = batch if passes is None else _passing(batch, partition, passes)
+                batch = batch if limit is None else batch.slice(0, limit - sum(written.values()))
                 if not len(batch):
                     continue
                 place = TopicPartition(partition.topic, partition.partition)
@@ -89,13 +90,11 @@ def filter_logs(
                 writer.append(place, pa.Table.from_batches([batch]).select(_COLUMNS), offsets)
                 written[place] = written.get(place, 0) + len(batch)
                 sources[place] = partition.path
+                if sum(written.values()) == limit:
+                    break
             moved = [f"{place.topic}-{place.partition}" for place, shift in writer.shifts.items() if shift]
         report.notes += [*readers.notes, *readers.write(made.contents, writer.ends, new_offsets=new_offsets)]
-        for place, path in sources.items():
-            name = f"{place.topic}-{place.partition}/{PARTITION_METADATA}"
-            _copy(f"{path}/{PARTITION_METADATA}", f"{made.contents}/{name}", env)
-        for home in {posixpath.dirname(path) for path in sources.values()}:
-            _copy(f"{home}/{META_PROPERTIES}", f"{made.contents}/{META_PROPERTIES}", env)
+        _copy_metadata(sources, made.contents, env)
     report.messages, report.files = sum(written.values()), len(written)
     report.bytes = sum(partition.size_bytes for partition in scan.partitions)
     report.notes += [
@@ -114,6 +113,15 @@ def filter_logs(
 
 def _passing(batch: pa.RecordBatch, partition: PartitionSnapshot, passes: Passes) -> pa.RecordBatch:
     return batch.filter(pa.array([passes(partition, record) for record in records_of(batch)], pa.bool_()))
+
+
+def _copy_metadata(sources: dict[TopicPartition, str], contents: str, env: Env) -> None:
+    """Copies what identifies the partitions, and their directories, into the new directory."""
+    for place, path in sources.items():
+        name = f"{place.topic}-{place.partition}/{PARTITION_METADATA}"
+        _copy(f"{path}/{PARTITION_METADATA}", f"{contents}/{name}", env)
+    for home in {posixpath.dirname(path) for path in sources.values()}:
+        _copy(f"{home}/{META_PROPERTIES}", f"{contents}/{META_PROPERTIES}", env)
 
 
 def _copy(source: str, target: str, env: Env) -> None:

@@ -43,12 +43,13 @@ def filter_store(
     *,
     source: str,
     flags: str = "",
+    limit: int | None = None,
     system_topics: bool = False,
     sync: bool = True,
     env: Env = DEFAULT_ENV,
 ) -> ConvertReport:
-    """Writes the messages of a scan of `snapshot` for which `passes` holds (all if it is None) as a
-    new store, which must be empty before. Without a scan there is none.
+    """Writes the messages of a scan of `snapshot` for which `passes` holds (all if it is None), at
+    most `limit`, as a new store, which must be empty before. Without a scan there is none.
 
     Without `system_topics` the messages that an engine has yet to deliver (`UNDELIVERED_TOPICS`)
     are left out, which a broker would deliver a second time. So are placeholders. `source` is the
@@ -71,6 +72,8 @@ def filter_store(
                     placeholders += 1
                 elif passes is None or passes(message, at):
                     new.put(message)
+                    if new.count == limit:
+                        break
     report.messages, report.bytes, report.files = new.count, snapshot.commit_log.size_bytes, len(new.queues)
     report.notes += [
         f"{counted(number, 'message', 'messages')} of {topic.decode()} left out: --topic {topic.decode()} has them"
