@@ -18,6 +18,7 @@ from typing import Any, assert_type
 import pyarrow as pa
 import pytest
 
+import logdex
 import logdex.kafka
 import logdex.kafka.rebuild
 import logdex.kafka.recover
@@ -28,6 +29,7 @@ import logdex.rocketmq.recover
 import logdex.rocketmq.verify
 import logdex.spark
 import logdex.sql
+from logdex.errors import UsageError
 from logdex.kafka import (
     AppendInfo,
     KafkaLogDir,
@@ -174,6 +176,21 @@ def test_a_program_with_a_log(tmp_path: Path) -> None:
         assert len(assert_type(reader.poll(), list[Record])) == 1
     assert_type(KafkaLogDir(tmp_path), KafkaLogDir)
     assert RecordBatch.__name__ == "RecordBatch"
+
+
+def test_a_misspelt_setting_is_found(tmp_path: Path) -> None:
+    """When the program runs, and by mypy: it reports a comment that ignores no error."""
+    with MessageStore.open(tmp_path / "store") as store, Log.open(tmp_path / "events-0") as log:
+        wrong: list[tuple[Callable[[], object], str]] = [
+            (lambda: MessageStore.open(store.path, flsuh="sync"), "flush"),  # type: ignore[call-arg]
+            (lambda: Log.open(log.path, flsuh="sync"), "flush"),  # type: ignore[call-arg]
+            (lambda: StoreSnapshot(store.path, max_index_nun=7), "max_index_num"),  # type: ignore[call-arg]
+            (lambda: logdex.open_store(store.path, max_index_nun=7), "max_index_num"),  # type: ignore[call-arg]
+            (lambda: logdex.open(store.path, max_index_nun=7), "max_index_num"),  # type: ignore[call-arg]
+        ]
+        for call, meant in wrong:
+            with pytest.raises(UsageError, match=f"did you mean {meant}"):
+                call()
 
 
 def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:

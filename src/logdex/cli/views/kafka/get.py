@@ -55,8 +55,8 @@ def show(
             one.check_offset(start)
         except OffsetOutOfRangeError:
             nearest = min(max(start, one.log_start_offset), one.log_end_offset)
-            facts = {"offset": start, **bounds, "next_offset": nearest}
-            print_end(rows, "get", count=0, **facts, **scan_facts([]))
+            place = {"offset": start, **bounds, "next_offset": nearest}
+            print_end(rows, "get", count=0, **place, **scan_facts([]))
             raise
         problems = _tell_place(one, start, control)
         scan = one.scan(offset=start, limit=count, control=control, isolation=isolation)
@@ -69,7 +69,7 @@ def show(
             f"{counted(scan.rows, 'record')}; the log goes from {one.log_start_offset} to {one.log_end_offset} "
             f"(exclusive), continue at {after}"
         )
-        facts = {"offset": start, **bounds, "next_offset": after, **scan_facts([scan])}
+        facts: dict[str, Any] = {"offset": start, **bounds, "next_offset": after, **scan_facts([scan])}
         facts["problems"] = [*problems, *facts["problems"]]
         print_end(rows, "get", count=printer.printed, **facts)
     return is_good
