@@ -46,21 +46,31 @@ def is_bulk(options: RowOptions, limit: int | None, size_bytes: int) -> bool:
 def print_batches(
     scan: ScanFrames, shape: RowShape[Any], options: RowOptions, jobs: int, prepare: Prepare | None = None
 ) -> int:
-    """Prints all rows of a scan, whose batches `prepare` may change and divide. Their text is made
-    in `jobs` threads. Returns how many there are."""
+    """Prints all rows of a scan, as `texts_of` makes their text. Returns how many there are."""
+    texts, rows = texts_of(scan, shape, options, jobs, prepare), 0
+    sys.stdout.flush()
+    with _whole_writes() as write:
+        for count, text in texts:
+            write(text)
+            rows += count
+    return rows
+
+
+def texts_of(
+    scan: ScanFrames, shape: RowShape[Any], options: RowOptions, jobs: int, prepare: Prepare | None = None
+) -> Iterator[tuple[int, memoryview]]:
+    """Yields the text of all rows of a scan, whose batches `prepare` may change and divide, in
+    parts: how many rows, and their text, which is overwritten when the next part has been asked
+    for. It is made in `jobs` threads."""
     from logdex.arrow_text.cells import Rooms
 
     rooms = Rooms()
     lines_of, columns = _json_lines(scan, shape, rooms) if options.as_json else _text_lines(shape, options, rooms)
-    reader, rows = scan.arrow_reader(columns), 0
+    reader = scan.arrow_reader(columns)
     batches = reader if prepare is None else chain.from_iterable(map(prepare, reader))
-    sys.stdout.flush()
-    with _whole_writes() as write:
-        for count, text in in_order("cat", lambda part: (part.num_rows, lines_of(part)), _parts(batches), jobs):
-            write(text)
-            rooms.give_back(text)
-            rows += count
-    return rows
+    for count, text in in_order("cat", lambda part: (part.num_rows, lines_of(part)), _parts(batches), jobs):
+        yield count, text
+        rooms.give_back(text)
 
 
 @contextmanager
