@@ -232,7 +232,12 @@ def test_an_index_of_appends_tells_where_to_cut(tmp_path: Path, monkeypatch: pyt
     assert len(positions) == 19
     walked: list[SegmentPart] = []
     walk = cuts_of_parts._walked
-    monkeypatch.setattr(cuts_of_parts, "_walked", lambda part: walked.append(part) or walk(part))  # type: ignore[func-returns-value]
+
+    def noted(part: SegmentPart) -> Any:
+        walked.append(part)
+        return walk(part)
+
+    monkeypatch.setattr(cuts_of_parts, "_walked", noted)
     assert cuts(tmp_path / "events-0", 1) == [(0, begin) for begin in [0, *positions]]
     assert not walked
     index.write_bytes(index.read_bytes()[:3] + b"\x26" + index.read_bytes()[4:])  # 38, within a batch
