@@ -176,7 +176,7 @@ class PartitionCheck:
         self._totals.older_entry = self._totals.older_entry or f"entry {entries[0]} of {path}"
         told = counted(sum(len(entries) for _, entries in self._older_entries), "index entry is", "index entries are")
         where = path.rpartition("/")[2] + (", …" if len(self._older_entries) > 1 else "")
-        message = f"{told} of a whole append ({where}), as brokers before 3.9.1, and 4.0.0, write them"
+        message = f"{told} as only brokers before 3.9.1, and 4.0.0, write them ({where})"
         self._out.info("older-index-entries", self._directory, message)
 
     def _tell_differences(self) -> None:

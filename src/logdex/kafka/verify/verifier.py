@@ -100,8 +100,8 @@ def _contradiction(config: LogConfig, older_entry: str) -> UsageError | None:
     if not older_entry or not config.has_entry_per_batch:
         return None
     return UsageError(
-        f"the files contradict what is stated: kafka-version {config.kafka_version}: {older_entry} is of a whole "
-        "append, as brokers before 3.9.1, and 4.0.0, write it",
+        f"the files contradict what is stated: kafka-version {config.kafka_version}: {older_entry} is as "
+        "only brokers before 3.9.1, and 4.0.0, write it",
         hint="leave it out: each index is checked by what its entries show",
     )
 
