@@ -196,8 +196,9 @@ def check_lines(printed: str, topic: str) -> tuple[list[tuple[str, int]], dict[s
 
 def check_cat(store: Path, engine: Engine, topic: str) -> None:
     """All messages of a topic from the oldest file on, in order, up to what was acknowledged
-    before."""
+    before, and the half messages that were committed before."""
     needed = engine.acknowledged
+    committed = {number for number in engine.committed if number <= needed} if topic == "Plain" else set()
     printed = soak.logdex("cat", store, "--topic", topic, "--json", *FLAGS)
     messages, end = check_lines(printed, topic)
     numbers = [number for kind, number in messages if not kind]
@@ -208,6 +209,9 @@ def check_cat(store: Path, engine: Engine, topic: str) -> None:
     assert len(gaps) <= len(end["deleted"]), f"{topic}: gaps at {gaps[:5]}"
     newest = max(numbers[-1000:], default=-1)
     assert following(newest, topic) > needed or end["deleted"], f"{topic} ends at {newest}, acknowledged is {needed}"
+    lost = committed - {number for kind, number in messages if kind == "half"}
+    lost = {number for number in lost if numbers and number > numbers[0]}
+    assert not lost or end["deleted"], f"{topic}: half messages {sorted(lost)[:5]} are missing"
 
 
 def following(number: int, topic: str) -> int:
