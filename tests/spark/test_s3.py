@@ -153,6 +153,8 @@ def test_golden_cases(
         ("topic = 'orders' and uniqueKey = 'u-77'", {}, 1, 0.5),
         ("true", {"topic": "orders", "key": "k-4000"}, 1, 0.5),
         ("true", {"endingTimestamp": "1700000020000"}, 20, 0.2),
+        ("true", {"topic": "orders", "queueId": "3"}, 1500, 0.5),
+        ("true", {"endingPhysicalOffset": "50000"}, 13, 0.2),
         ("true", {"topic": "orders", "startingOffsets": STARTS}, 40, 0.3),
         ("true", {"topic": "orders", "startingOffsets": STARTS, "endingOffsets": '{"orders": {"3": 1495}}'}, 35, 0.3),
     ],
