@@ -53,9 +53,9 @@ def unfinished_at(found: KafkaPath, env: Env) -> list[Unfinished]:
 
 
 def opened_path(path: StrPath | KafkaPath, env: Env) -> KafkaPath:
-    """Returns the recognised Kafka path, as `require_kafka` does, for the function that calls this
-    to read from. Unless somebody has recognised it already, who looks for that himself, it warns of
-    publications that were broken off or are under way there."""
+    """Returns the recognised Kafka path, as `require_kafka` does. Warns, for the function that
+    calls this, of publications that were broken off or are under way there, unless the path was
+    recognised before: then the caller has looked for them."""
     found = require_kafka(path, env=env)
     if found is not path:
         warn_of_unfinished(unfinished_at(found, env), depth=2)

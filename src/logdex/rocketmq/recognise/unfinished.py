@@ -21,9 +21,9 @@ def unfinished_at(found: StorePath, env: Env) -> list[Unfinished]:
 
 
 def opened_path(path: StrPath | StorePath, env: Env) -> StorePath:
-    """Returns the store or the CommitLog file, as `require_store` does, for the function that calls
-    this to read from. Unless somebody has recognised it already, who looks for that himself, it
-    warns of publications that were broken off or are under way there."""
+    """Returns the store or the CommitLog file, as `require_store` does. Warns, for the function
+    that calls this, of publications that were broken off or are under way there, unless the path
+    was recognised before: then the caller has looked for them."""
     found = require_store(path, env=env)
     if found is not path:
         warn_of_unfinished(unfinished_at(found, env), depth=2)
