@@ -64,7 +64,9 @@ class ReplicaLog:
 
         The bytes that are sent again lie in the last file, so that the master still has them if it
         has what follows. Offset 0 would ask for the master's last file; byte 0 of a log is zero.
+        The log is on disk then, because a master takes this offset, too, for an acknowledgement.
         """
+        self._flush()
         end = self.end_offset
         self._kept.clear()
         self._filler_left = 0
@@ -97,10 +99,14 @@ class ReplicaLog:
         before = self.end_offset
         while self._kept and (self._fill() if self._filler_left else self._append()):
             pass
-        if self.end_offset == before:
-            return False
-        self._core.flush_log()
-        return True
+        self._flush()
+        return self.end_offset != before
+
+    def _flush(self) -> None:
+        """Writes the log to disk up to its end, if it is not there yet: an earlier `settle` may
+        have ended in an error. Raises `LogFailedError` after a failed write."""
+        if self._core.durable_offset < self.end_offset:
+            self._core.flush_log()
 
     # -- messages ---------------------------------------------------------------------------------
     def _append(self) -> bool:
