@@ -12,9 +12,12 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import logdex
+from logdex.kafka import Log
+from logdex.rocketmq import MessageStore
 from tests.examples import cases
 from tests.golden import rocketmq as golden
 
@@ -187,6 +190,39 @@ def test_cat_into_a_closed_pipe_and_interrupted(more: list[str], tmp_path: Path)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate()
         assert (process.returncode, errors) == (130, b"")
+
+
+_COUNTING = """
+import sys
+from logdex.cli import main
+from logdex.io.env import DEFAULT_ENV
+
+try:
+    main()
+finally:
+    sys.stderr.write(str(DEFAULT_ENV.counters.read_bytes + DEFAULT_ENV.counters.mapped_bytes))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["store", "logs"])
+def test_a_closed_pipe_ends_the_reading(what: str, tmp_path: Path) -> None:
+    bodies, size = [b"x" * 1000] * 50_000, 50_000_000
+    if what == "store":
+        with MessageStore.open(tmp_path, mapped_file_size_commit_log=1 << 22) as store:
+            store.put_columns(pa.table({"topic": ["t"] * len(bodies), "body": bodies}))
+    else:
+        with Log.open(tmp_path / "t-0", segment_bytes=1 << 22) as log:
+            log.append_columns(pa.table({"value": bodies}), batch_records=1_000)
+    command = [sys.executable, "-c", _COUNTING, "cat", str(tmp_path), "--json", "--jobs", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        read = process.stderr.read()
+        assert process.wait() == 0
+    assert 0 < int(read) < size / 2
 
 
 ENDING = """

@@ -62,6 +62,15 @@ FromOption = Annotated[
     int | None, time_option("--from", "Stored at or after: epoch milliseconds or ISO 8601, UTC if no zone is given.")
 ]
 ToOption = Annotated[int | None, time_option("--to", "Stored at or before (inclusive).")]
+TimeSlackOption = Annotated[
+    int | None,
+    typer.Option(
+        "--time-slack-ms",
+        help="How far the broker's clock may have gone back: then times exclude parts of the log (RocketMQ).",
+        min=0,
+        show_default=False,
+    ),
+]
 
 
 OffsetOption = Annotated[

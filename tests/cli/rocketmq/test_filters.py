@@ -17,7 +17,7 @@ from logdex.rocketmq.read.message_scan import LogScan
 from logdex.rocketmq.read.split import ReadSplit
 from tests.cli.helpers import end_of, run
 
-COUNT = 200
+COUNT, START_MS = 200, 1_700_000_000_000
 SIZES: Any = {"mapped_file_size_commit_log": 16384, "mapped_file_size_consume_queue": 2000}
 FLAGS = ("--mapped-file-size-commit-log", 16384, "--mapped-file-size-consume-queue", 2000)
 
@@ -164,12 +164,35 @@ def test_a_topic_without_a_consume_queue_is_named_and_its_tail_read_from_the_log
 
 
 @pytest.mark.parametrize(
-    "flags", [("--limit", 3), ("--where", "queue_offset = 1", "--limit", 1), ("--grep", "body 1", "--limit", 1)]
+    "flags",
+    [
+        ("--limit", 3),
+        ("--where", "queue_offset = 1", "--limit", 1),
+        ("--grep", "body 1", "--limit", 1),
+        ("--where", "physical_offset < 600"),
+    ],
 )
-def test_a_limit_ends_the_reading(flags: tuple[Any, ...], store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_or_a_filter_ends_the_reading(
+    flags: tuple[Any, ...], store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The log has several files; the first rows are in the first of them."""
     assert read_files(store, monkeypatch) == 3
     assert read_files(store, monkeypatch, *flags) == 1
+
+
+def test_times_end_the_reading_if_the_clock_is_said_not_to_go_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter(range(START_MS, START_MS + 1000))
+    with MessageStore.open(str(tmp_path), clock_ms=lambda: next(times), background=False, **SIZES) as store:
+        for number in range(COUNT):
+            put(store, number)
+    with StoreSnapshot(tmp_path) as snapshot:
+        third = list(snapshot.scan())[2].store_timestamp_ms
+    assert run("cat", tmp_path, *FLAGS, "--to", third).stdout.count("body") == 3
+    assert run("cat", tmp_path, *FLAGS, "--to", third, "--time-slack-ms", 0).stdout.count("body") == 3
+    assert read_files(tmp_path, monkeypatch, "--to", third) == 3
+    assert read_files(tmp_path, monkeypatch, "--to", third, "--time-slack-ms", 0) == 1
 
 
 def read_files(store: Path, monkeypatch: pytest.MonkeyPatch, *flags: object) -> int:

@@ -21,6 +21,7 @@ from logdex.cli.options import (
     PathOptions,
     PhysicalOffsetOption,
     QueueOption,
+    TimeSlackOption,
     ToOption,
     TopicOption,
     WhereOption,
@@ -44,7 +45,9 @@ from logdex.cli.rows.row_options import RowOptions
         notes="A CommitLog ends at the first message that is incomplete or fails its CRC, as for the broker: the "
         "messages before it are printed, and stderr states why the log ends there. In a Kafka log bad batches "
         "are skipped and reported. All records in the files are printed unless --isolation-level is given, "
-        "one partition after the other by name, and internal topics such as __consumer_offsets last. --jobs is "
+        "one partition after the other by name, and internal topics such as __consumer_offsets last. Times alone "
+        "leave no part of a log unread behind --to, because clocks may go back: --limit, --offset and --where on "
+        "offsets do, and --time-slack-ms. --jobs is "
         "about whole logs as plain lines or --json: their text is made in threads.",
     )
 )
@@ -57,6 +60,7 @@ def cat(
     partition: PartitionOption = None,
     begin_ms: FromOption = None,
     end_ms: ToOption = None,
+    time_slack_ms: TimeSlackOption = None,
     offset: OffsetOption = None,
     physical_offset: PhysicalOffsetOption = None,
     limit: Annotated[
@@ -85,6 +89,7 @@ def cat(
         partition=partition,
         begin_ms=begin_ms,
         end_ms=end_ms,
+        time_slack_ms=time_slack_ms,
         offset=offset,
         physical_offset=physical_offset,
         limit=limit,

@@ -8,7 +8,7 @@ import typer
 
 from logdex.cli.app import PROBLEMS_FOUND, app, epilog
 from logdex.cli.find_view import show
-from logdex.cli.options import ControlOption, IsolationOption, JsonOption, PathOptions, path_command
+from logdex.cli.options import ControlOption, IsolationOption, JsonOption, PathOptions, TimeSlackOption, path_command
 from logdex.errors import UsageError
 
 
@@ -35,15 +35,7 @@ def sql(
     ] = None,
     control: ControlOption = False,
     isolation: IsolationOption = None,
-    time_slack_ms: Annotated[
-        int | None,
-        typer.Option(
-            "--time-slack-ms",
-            help="How far the broker's clock may have gone back: then times exclude parts of the log (RocketMQ).",
-            min=0,
-            show_default=False,
-        ),
-    ] = None,
+    time_slack_ms: TimeSlackOption = None,
     decompress: Annotated[bool, typer.Option("--decompress", help="Decompress compressed bodies (RocketMQ).")] = False,
     as_json: JsonOption = False,
 ) -> None:

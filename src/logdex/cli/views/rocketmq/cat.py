@@ -32,6 +32,7 @@ def show(
     queue: int | None,
     begin_ms: int | None,
     end_ms: int | None,
+    time_slack_ms: int | None,
     offset: int | None,
     physical_offset: int | None,
     limit: int | None,
@@ -56,6 +57,7 @@ def show(
             "--queue": queue,
             "--from": begin_ms,
             "--to": end_ms,
+            "--time-slack-ms": time_slack_ms,
             "--tail": tail,
         }
         if found.kind is StorePathKind.CHECKPOINT:
@@ -77,7 +79,8 @@ def show(
             physical_offset, seen = last.newest, last.seen
         deleted: list[str] = []
         while True:
-            whole = snapshot.scan(*bounds, start_offset=physical_offset, queue_offset=offset, limit=printer.scan_limit)
+            places = {"start_offset": physical_offset, "queue_offset": offset, "limit": printer.scan_limit}
+            whole = snapshot.scan(*bounds, **places, time_slack_ms=time_slack_ms)
             scan = whole.narrowed(wanted.conditions()) if wanted and not follow else whole
             if scan is None:
                 return _end(rows, printer, None)
