@@ -52,14 +52,8 @@ def show(
         from logdex.rocketmq.recognise.store_path import StorePathKind
         from logdex.rocketmq.snapshot.file_entries import file_entries
 
-        others: dict[str, object] = {
-            "--topic": topic,
-            "--queue": queue,
-            "--from": begin_ms,
-            "--to": end_ms,
-            "--time-slack-ms": time_slack_ms,
-            "--tail": tail,
-        }
+        others: dict[str, object] = {"--topic": topic, "--queue": queue, "--from": begin_ms, "--to": end_ms}
+        others |= {"--time-slack-ms": time_slack_ms, "--tail": tail}
         if found.kind is StorePathKind.CHECKPOINT:
             others["--offset"] = offset
         others |= {"--physical-offset": physical_offset, "--follow": follow, "--grep": grep, "--where": where}
