@@ -62,6 +62,13 @@ def test_no_block_escapes(page: Path) -> None:
     assert set(fences) <= {"bash", "python", "text", "sh"}
 
 
+def test_the_tours_of_readme_are_short() -> None:
+    tour = README.read_text("utf-8").partition("## A tour")[2].partition("\n## ")[0]
+    for part in tour.split("\n### ")[1:]:
+        code = "".join(re.findall(r"^```(?:bash|python)\n(.*?)^```$", part, re.MULTILINE | re.DOTALL))
+        assert 0 < len(code.splitlines()) <= 20, part.splitlines()[0]
+
+
 def test_the_commands_on_top_are_there() -> None:
     (block,) = re.findall(r"^```sh\n(.*?)^```$", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     for line in block.splitlines():
