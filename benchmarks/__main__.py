@@ -66,6 +66,7 @@ def suites(data: Path, repeats: int) -> dict[str, Callable[[], Iterable[dict[str
         "jobs": lambda: two_threads.rebuilding(data, repeats),
         "print": lambda: printing.printing(data, repeats),
         "start": lambda: starting.starting(data, repeats),
+        "first-use": lambda: starting.first_uses(data),
         "sql": lambda: sql_queries.queries(data, repeats),
         "sql-8g": lambda: sql_queries.queries(data, repeats, "8g"),
         "spark-source": lambda: spark_sources.rocketmq_source(data, repeats),

@@ -2,6 +2,8 @@
 
 Each is measured beside `python -c pass` in the same run: processor time, time by the clock, and the
 memory that it takes beyond Python's own.
+
+And the first use of each command whose kernels are not compiled yet.
 """
 
 from __future__ import annotations
@@ -26,8 +28,10 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
 HELP_BAR_S, COMMAND_BAR_S, MEMORY_BAR_MB = 0.15, 0.4, 80
-SMALL = 1_000
+FIRST_USE_BAR_S = 10
+SMALL, BULK = 1_000, 10_000
 _AT_ONCE, _VALUE_BYTES = 100_000, 1024
+_LOSSY = 3
 _PYTHON = [sys.executable, "-c", "pass"]
 
 _MEASURE = """
@@ -54,6 +58,33 @@ def starting(data: Path, repeats: int, store: str = "8g", gib: int = 8) -> Itera
     remove(small)
     records = max((gib << 30) // (_VALUE_BYTES + 40), SMALL)
     yield from _rows(store, _store(store, data, None), _log(data / f"starting-{gib}g", records, _VALUE_BYTES), repeats)
+
+
+def first_uses(data: Path) -> Iterator[dict[str, Any]]:
+    """The first use of each command, with nothing compiled for this machine: how many kernels are
+    compiled, and the time of the whole process. `work_s` is its processor time."""
+    folder = data / "first-use"
+    remove(folder)
+    store, logs = str(_store("bulk", folder, BULK)), str(_log(folder / "logs", BULK, _VALUE_BYTES))
+    output, kept = str(folder / "output"), folder / "kept"
+    commands = [[name, path] for name in ("cat", "verify", "stats") for path in (store, logs)]
+    commands += [["cat", path, "--json"] for path in (store, logs)]
+    writing = [
+        [name, path] for name in ("rebuild", "recover", "export", "filter", "dispatch") for path in (store, logs)
+    ]
+    writing += [["convert", store, "--to", "kafka"], ["convert", logs, "--to", "rocketmq"]]
+    commands += [[*command, "--output", output] for command in writing]
+    for command in commands:
+        for each in (output, kept):
+            remove(Path(each))
+        [(status, work, seconds, _)] = _run([[sys.executable, "-m", "logdex", *command]], XDG_CACHE_HOME=str(kept))
+        if int(status) >> 8 not in (0, _LOSSY):
+            raise RuntimeError(f"{command} failed")
+        what = f"{command[0]}{' --json' if '--json' in command else ''}, {'store' if store in command else 'log'}"
+        row = {"what": f"first use of {what}", "seconds": round(seconds, 1)}
+        row["kernels"] = len([*kept.rglob("*.nbc")])
+        yield judged(row, "work_s", work, FIRST_USE_BAR_S, at_most=True)
+    remove(folder)
 
 
 def _rows(size: str, store: Path, logs: Path, repeats: int) -> Iterator[dict[str, Any]]:
@@ -141,10 +172,7 @@ class Used(NamedTuple):
 def measure(lines: list[list[str]], repeats: int) -> list[Used]:
     """Runs commands in turns. The first run of each, which may keep what it compiles, is not
     counted. Raises `RuntimeError` if a command fails."""
-    environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    run = [sys.executable, "-S", "-c", _MEASURE, json.dumps(lines * (repeats + 1))]
-    done = subprocess.run(run, stdout=subprocess.PIPE, text=True, check=True, env=environ)
-    found = [json.loads(line) for line in done.stdout.splitlines()]
+    found = _run(lines * (repeats + 1))
     failed = [lines[number % len(lines)] for number, (status, *_) in enumerate(found) if status]
     if failed:
         raise RuntimeError(f"{failed[0]} failed")
@@ -153,3 +181,14 @@ def measure(lines: list[list[str]], repeats: int) -> list[Used]:
         _, work, seconds, memory = zip(*found[number + len(lines) :: len(lines)], strict=True)
         used.append(Used(min(work), min(seconds), max(memory) / 1024))
     return used
+
+
+def _run(lines: list[list[str]], **environ: str) -> list[list[float]]:
+    """Runs commands one after the other. Returns of each the status, processor time, time by the
+    clock, and memory."""
+    environ = {**os.environ, **environ}
+    for name in ("PYTHONDONTWRITEBYTECODE", "NUMBA_CACHE_DIR"):
+        environ.pop(name, None)
+    run = [sys.executable, "-S", "-c", _MEASURE, json.dumps(lines)]
+    done = subprocess.run(run, stdout=subprocess.PIPE, text=True, check=True, env=environ)
+    return [json.loads(line) for line in done.stdout.splitlines()]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -269,6 +270,16 @@ def test_small_commands_are_measured_as_processes(tmp_path: Path, monkeypatch: p
     ]
     assert all(row["ratio"] > 1 and row["mb"] > 0 for row in rows)
     assert [row["met"] for row in rows if row["mb"] > starting.MEMORY_BAR_MB] == []
+
+
+@pytest.mark.slow
+def test_first_uses_are_measured_with_nothing_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(starting, "BULK", 5_000)
+    rows = list(islice(starting.first_uses(tmp_path), 3))
+    assert [row["what"] for row in rows] == [
+        f"first use of {what}" for what in ("cat, store", "cat, log", "verify, store")
+    ]
+    assert all(row["kernels"] > 10 and row["work_s"] > 1 for row in rows)
 
 
 def test_a_command_that_fails_is_no_figure() -> None:
