@@ -73,8 +73,10 @@ def show(
             physical_offset, seen = last.newest, last.seen
         deleted: list[str] = []
         while True:
-            places: dict[str, Any] = {"start_offset": physical_offset, "queue_offset": offset}
-            whole = snapshot.scan(*bounds, **places, limit=printer.scan_limit, time_slack_ms=time_slack_ms)
+            first, most = physical_offset, printer.scan_limit
+            whole = snapshot.scan(
+                *bounds, start_offset=first, queue_offset=offset, limit=most, time_slack_ms=time_slack_ms
+            )
             scan = whole.narrowed(wanted.conditions()) if wanted and not follow else whole
             if scan is None:
                 return _end(rows, printer, None)
