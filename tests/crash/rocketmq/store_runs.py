@@ -224,6 +224,11 @@ class Run:
             self._member = Consumer(self.store, GROUP, TOPIC, rebalance_interval_s=0.0)
         self.model.commits.consume(self._member, self.chance)
 
+    def leave(self) -> None:
+        """Leaves the group."""
+        if self._member is not None:
+            self._member.close()
+
     def create_topic(self) -> None:
         self.store.create_topic(self.chance.choice("TUV"), self.chance.randint(2, 5))
 

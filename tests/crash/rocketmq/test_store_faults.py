@@ -29,23 +29,31 @@ SIZES: dict[str, Any] = {
     "rocketmq_version": "5.5.0",
 }
 STEPS = (
-    *("put", "batch", "dispatch", "columns", "half", "flush", "delayed", "transaction", "dispatch", "create_topic"),
-    *("half", "end", "columns", "put", "expire", "flush", "end", "batch", "put", "dispatch", "expire", "half", "put"),
+    (
+        *("put", "batch", "dispatch", "columns", "half", "flush", "delayed", "transaction", "dispatch", "create_topic"),
+        *("deliver", "consume", "half", "end", "delayed", "put", "deliver", "consume", "flush", "columns", "put"),
+    ),
+    (
+        *("put", "batch", "dispatch", "columns", "half", "flush", "delayed", "transaction", "dispatch", "consume"),
+        *("half", "end", "columns", "put", "expire", "flush", "end", "batch", "put", "dispatch", "consume", "expire"),
+        *("half", "put"),
+    ),
 )
+"""Those of each opening. What expires is not delivered."""
 
 
 def play(root: Path, env: Env, model: Model) -> list[object]:
     """Opens, works, closes, twice. Returns what was refused. After a refusal one more message is
     put, then the store is closed."""
     refused: list[object] = []
-    for turn in range(2):
+    for turn, steps in enumerate(STEPS):
         try:
             store = open_store(root, SIZES, random.Random(5 + turn), env, "sync")
         except LogdexError as error:
             return [*refused, error]
         check_log(root, SIZES, model)
         run = Run(store, model, random.Random(5 + turn), is_sync=True)
-        for step in STEPS:
+        for step in steps:
             try:
                 getattr(run, step)()
             except LogdexError as error:
@@ -53,10 +61,11 @@ def play(root: Path, env: Env, model: Model) -> list[object]:
                 check_what_comes_next(run, refused)
                 break
         refused += run.refused
-        try:
-            store.close()
-        except LogdexError as error:
-            refused.append(error)
+        for close in (run.leave, store.close):
+            try:
+                close()
+            except LogdexError as error:
+                refused.append(error)
     return refused
 
 
@@ -131,6 +140,24 @@ def refuse(folder: Path, fault: Fault) -> None:
     except BaseException as error:
         error.add_note(f"call {fault.at}, {fault.errno}, lasting {fault.lasting}: {kind} {path}; {refused}")
         raise
+
+
+def test_a_new_file_that_cannot_be_listed_is_listed_later(tmp_path: Path) -> None:
+    """The messages in it could not be read for as long as the store was open, and delayed ones were
+    never delivered."""
+    env, message = FaultEnv(str(tmp_path)), Message("T", bytes(700), queue_id=0, delay_level=1)
+    with open_store(tmp_path / "store", SIZES, random.Random(1), env, "sync") as store:
+        put, count = store.put_message(message), 1
+        while put.is_stored:
+            env.fault = Fault(env._matching + 1, errno.EIO, kinds=frozenset(("list_dir",)))
+            put = store.put_message(message)
+            count += put.is_stored
+        assert put.status is PutMessageStatus.CREATE_MAPPED_FILE_FAILED
+        env.fault = None
+        put = store.put_message(message)
+        assert store.look_message_by_offset(put.physical_offset).body == message.body
+        assert store.deliver_due(1 << 60) == count + 1
+        assert store.stats.delayed_passed_over == 0
 
 
 def get(store: MessageStore) -> object:

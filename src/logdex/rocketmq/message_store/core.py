@@ -94,6 +94,8 @@ class StoreCore:
         """Which part of the disk was in use then, from 0 to 1."""
         self.stats = StoreStatsService(log.end_offset)
         self._unreleased: list[WriteFile] = []
+        self._is_unlisted = False
+        """Whether the next file is there, and the reader does not know it."""
 
     # -- state ------------------------------------------------------------------------------------
     @property
@@ -181,10 +183,12 @@ class StoreCore:
         return True
 
     def prepare_file(self) -> None:
-        """Makes the next file ahead, if there is none yet."""
+        """Makes the next file ahead, if there is none yet, and lets the reader know it."""
         with self.lock:
-            if self.log.prepare():
-                self.reader.refresh()
+            self._is_unlisted = self.log.prepare() or self._is_unlisted
+            if self._is_unlisted:
+                self.reader.refresh()  # if that fails, it is tried again before the file is used
+                self._is_unlisted = False
 
     def append(self, data: bytes | memoryview) -> None:
         """Writes messages at the end of the log, after `make_room`. Call it with the lock held."""
