@@ -17,6 +17,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
+
+from logdex.errors import StorageError
+from logdex.io.env import Env
 from logdex.layout.rocketmq import MESSAGE_HEAD
 from tests.cli.helpers import run, run_json
 
@@ -275,3 +279,16 @@ class _MendTexts:
             case ast.Dict(values=values) | ast.Call(func=ast.Attribute(attr="get"), args=values):
                 for value in values:
                     yield from self._texts(value)
+
+
+def let_mode_decide(monkeypatch: pytest.MonkeyPatch, operation: str, path: Path) -> None:
+    """Lets an operation of `Env` refuse `path` while its mode says so. The superuser may read and
+    list everything, so the mode is looked at here."""
+    real = getattr(Env, operation)
+
+    def asked(env: Env, name: str) -> Any:
+        if name == str(path) and not path.stat().st_mode & 0o400:
+            raise StorageError("its mode refuses that", path=name)
+        return real(env, name)
+
+    monkeypatch.setattr(Env, operation, asked)

@@ -8,6 +8,7 @@ operation.
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from logdex.io.env import Env
 from logdex.io.name_changes import STAGING_PREFIX
 from logdex.jobs.journal import LOCK_NAME
 from logdex.testing import Fault, FaultEnv, Killed
+from tests.cli.helpers import run, run_json
 from tests.crash.trees import Fresh, Tree, tree
 
 PUBLISHING = frozenset({"rename", "link", "exchange", "remove", "remove_tree", "sync", "sync_dir", "lock_file"})
@@ -180,3 +182,11 @@ def check_named_and_mended(publication: Publication, folder: Path) -> Path:
     assert not any("was killed" in text for text in own.overview(found, {}, env=Env()).problems)
     assert not [path for path in tree(target) if _is_left_over(path)]
     return target
+
+
+def type_the_mend(path: Path) -> None:
+    """Types the mend that `verify` prints for the unfinished publication at `path`."""
+    [found] = [row for row in run_json("verify", path, exit_code=1) if row.get("check") == "unfinished-publication"]
+    words = shlex.split(found["mend"])
+    assert (words[0], words[2]) == ("logdex", str(path))
+    assert run(*words[1:]).exit_code in (0, 3)

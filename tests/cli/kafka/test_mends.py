@@ -6,18 +6,16 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import logdex.kafka.verify
-from logdex.errors import StorageError
 from logdex.io.env import Env
 from logdex.kafka.columns.record_columns import read_record_batches
 from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
 from logdex.kafka.verify import CHECKS
 from logdex.testing import BadSectorsEnv
-from tests.mending import Finding, Mending, unknown_mends
+from tests.mending import Finding, Mending, let_mode_decide, unknown_mends
 from tests.unit.kafka.verify.log_harm import CONFIG, PARTITION, SECOND, make_log_dir
 from tests.unit.kafka.verify.test_harm import HARMS
 
@@ -145,17 +143,9 @@ def test_every_mend_is_one_that_these_tests_carry_out() -> None:
 
 
 def test_a_file_that_must_not_be_read_is_mended(sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The superuser may read all files, so the mode is looked at here."""
     root = Path(shutil.copytree(sound, tmp_path / "the logs"))
     path = root / f"{SECOND}.log"
-    open_read = Env.open_read
-
-    def opened(env: Env, name: str) -> Any:
-        if name == str(path) and not path.stat().st_mode & 0o400:
-            raise StorageError("cannot be opened", path=name)
-        return open_read(env, name)
-
-    monkeypatch.setattr(Env, "open_read", opened)
+    let_mode_decide(monkeypatch, "open_read", path)
     path.chmod(0o200)
     mending = Mending(root, sound, tmp_path, FLAGS)
     found = next(each for each in mending.verify() if each["check"] == "unreadable")
@@ -167,17 +157,9 @@ def test_a_file_that_must_not_be_read_is_mended(sound: Path, tmp_path: Path, mon
 def test_a_partition_that_must_not_be_listed_is_mended(
     sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The superuser may list all directories, so the mode is looked at here."""
     root = Path(shutil.copytree(sound, tmp_path / "the logs"))
     partition = root / PARTITION
-    list_dir = Env.list_dir
-
-    def listed(env: Env, path: str) -> list[str]:
-        if path == str(partition) and not partition.stat().st_mode & 0o400:
-            raise StorageError("cannot be listed", path=path)
-        return list_dir(env, path)
-
-    monkeypatch.setattr(Env, "list_dir", listed)
+    let_mode_decide(monkeypatch, "list_dir", partition)
     partition.chmod(0o300)
     mending = Mending(root, sound, tmp_path, FLAGS)
     found = next(each for each in mending.verify() if each["check"] == "unreadable")

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 import logdex.rocketmq.verify
-from logdex.errors import StorageError
 from logdex.io.env import Env
 from logdex.kernels.rocketmq.property_crc import property_crc_of
 from logdex.layout.rocketmq import MESSAGE_HEAD
@@ -27,7 +26,7 @@ from logdex.testing.store_builder import write_commit_log
 from tests.cli.helpers import run_json
 from tests.examples import cases
 from tests.golden import rocketmq as golden
-from tests.mending import PUT_AGAIN, Finding, Mending, unknown_mends
+from tests.mending import PUT_AGAIN, Finding, Mending, let_mode_decide, unknown_mends
 from tests.unit.rocketmq.verify.store_harm import Store, config_of, walk
 from tests.unit.rocketmq.verify.test_harm import HARMS, NAME, Expected
 from tests.unit.rocketmq.verify.test_verify import messages
@@ -360,18 +359,10 @@ def test_every_mend_is_one_that_these_tests_carry_out() -> None:
 def test_a_directory_that_must_not_be_listed_is_mended(
     sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The superuser may list all directories, so the mode is looked at here."""
     root = Path(shutil.copytree(sound, tmp_path / "a store"))
     store = Store(root, NAME)
     queue = (root / store.queue_entry(store.plain_message()[2])[0]).parent
-    list_dir = Env.list_dir
-
-    def listed(env: Env, path: str) -> list[str]:
-        if path == str(queue) and not queue.stat().st_mode & 0o400:
-            raise StorageError("cannot be listed", path=path)
-        return list_dir(env, path)
-
-    monkeypatch.setattr(Env, "list_dir", listed)
+    let_mode_decide(monkeypatch, "list_dir", queue)
     queue.chmod(0o300)
     mending = Mending(root, sound, tmp_path, flags())
     found = next(each for each in mending.verify() if each["path"] == str(queue))
