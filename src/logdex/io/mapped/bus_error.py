@@ -2,8 +2,9 @@
 
 The system sends SIGBUS where a file was truncated after it was mapped, or where the disk cannot
 read a sector. The handler runs in the thread that made the access. If the address lies in a range
-of the table, the handler puts a page of zeros over the page, notes it in the row of the range, and
-the thread goes on. Any other SIGBUS goes to the handler that was installed before.
+of the table, the handler puts a page of zeros over the page, notes it in the row of the range and
+in the list of pages, and the thread goes on. Any other SIGBUS goes to the handler that was
+installed before.
 
 The handler must not use Python, so it is written in LLVM's language and compiled by llvmlite, which
 Numba brings. Loading that takes 50 MB, so the code is kept on disk where its processor is known
@@ -35,6 +36,10 @@ functions."""
 START, END, ROW_FAULTS, FIRST, BEHIND = range(5)
 """Words of a row: the addresses [start, end) of the range, which is empty if the row is free; the
 number of faults, the lowest page with one, and the end of the highest."""
+PAGES_MAX = 1 << 16
+PAGES_AT = HEADER_WORDS + ROWS_MAX * ROW_WORDS
+"""Behind the rows: the addresses of the pages of the last faults. Fault n is at word `PAGES_AT` + n
+modulo `PAGES_MAX`."""
 
 _PAGE = mmap.PAGESIZE
 
@@ -108,6 +113,10 @@ ours:
   %old_behind = atomicrmw umax ptr %behind_at, i64 %page_end seq_cst
   %old_faults = atomicrmw add ptr %faults_at, i64 1 seq_cst
   %old_all = atomicrmw add ptr %all_at, i64 1 seq_cst
+  %slot = and i64 %old_all, {last_slot}
+  %slot_word = add i64 %slot, {pages_at}
+  %slot_at = getelementptr i64, ptr %table, i64 %slot_word
+  store atomic i64 %page, ptr %slot_at release, align 8
   %mmap_at = getelementptr i64, ptr %table, i64 {mmap}
   %mmap = load ptr, ptr %mmap_at
   %page_at = inttoptr i64 %page to ptr
@@ -171,7 +180,7 @@ class BusErrorHandler:
     def __init__(self) -> None:
         system = _SYSTEMS[sys.platform]
         self._system = system
-        size_bytes = 8 * (HEADER_WORDS + ROWS_MAX * ROW_WORDS)
+        size_bytes = 8 * (PAGES_AT + PAGES_MAX)
         self._memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self.words = memoryview(self._memory).cast("q")
         """The table. Untouched pages of it take no memory."""
@@ -219,6 +228,8 @@ def _source(system: _System) -> str:
         row_words=ROW_WORDS,
         header_words=HEADER_WORDS,
         page_size=_PAGE,
+        pages_at=PAGES_AT,
+        last_slot=PAGES_MAX - 1,
         protection=mmap.PROT_READ,
         map_flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED,
         former=_FORMER,

@@ -104,6 +104,9 @@ class _Mapping:
             self._munmap(address, size_bytes)
             raise OSError("more files are mapped than the process may map")
         self._words, self._row = added
+        self._noted = self._words[bus_error.FAULTS]
+        """The faults of the process before this one are not of this mapping, or are in `_bad`."""
+        self._bad: list[tuple[int, int]] = []
         self.__array_interface__ = {"version": 3, "data": (address, True), "shape": (size_bytes,), "typestr": "|u1"}
 
     def __del__(self) -> None:
@@ -117,19 +120,44 @@ class _Mapping:
         """Whether bytes were accessed that could not be read."""
         return self._words[self._row + bus_error.ROW_FAULTS] != 0
 
-    def unreadable(self) -> tuple[int, int]:
-        """Returns the positions [first, end) of the pages that could not be read; (0, 0) if there
-        are none."""
-        if not self.has_faults:
-            return 0, 0
-        first, behind = (self._words[self._row + word] - self.address for word in (bus_error.FIRST, bus_error.BEHIND))
-        return first, min(behind, self.size_bytes)
+    def bad_ranges(self) -> list[tuple[int, int]]:
+        """Returns the positions [first, end) of adjacent pages that could not be read, in rising
+        order. They stay zeros in this mapping."""
+        return sorted([*self._bad, *self._new_ranges()]) if self.has_faults else self._bad
 
-    def forget(self) -> None:
-        """Forgets the faults so far."""
+    def _new_ranges(self) -> list[tuple[int, int]]:
+        """Returns the ranges since faults were last taken. If not all of their pages are noted,
+        what lies between them counts too."""
+        first, behind = (self._words[self._row + word] - self.address for word in (bus_error.FIRST, bus_error.BEHIND))
+        count, faults = self._words[bus_error.FAULTS], self._words[self._row + bus_error.ROW_FAULTS]
+        noted = range(max(self._noted, count - bus_error.PAGES_MAX), count)
+        places = (self._words[bus_error.PAGES_AT + n % bus_error.PAGES_MAX] - self.address for n in noted)
+        pages = sorted(place for place in places if first <= place < behind)
+        if len(pages) != faults or pages[-1] + mmap.PAGESIZE != behind:
+            return [(first, min(behind, self.size_bytes))]
+        ranges = [(page, min(page + mmap.PAGESIZE, self.size_bytes)) for page in pages]
+        return _joined(ranges)
+
+    def untaken(self) -> tuple[int, int]:
+        """Returns the first range of pages that could not be read since the last `take`."""
+        return self._new_ranges()[0]
+
+    def take(self) -> tuple[int, int] | None:
+        """Returns [first, end) of all pages that could not be read since the last call, None if
+        there are none. They count as taken, and stay bad."""
+        if not self.has_faults:
+            return None
+        ranges = self._new_ranges()
+        self._noted = self._words[bus_error.FAULTS]
+        self._bad = _joined(sorted([*self._bad, *ranges]))
         self._words[self._row + bus_error.ROW_FAULTS] = 0
         self._words[self._row + bus_error.FIRST] = _NO_FAULT
         self._words[self._row + bus_error.BEHIND] = 0
+        return ranges[0][0], ranges[-1][1]
+
+    def first_bad(self, start: int, stop: int) -> tuple[int, int] | None:
+        """Returns the first bad range that has any of the bytes [start, stop)."""
+        return next(((first, end) for first, end in self.bad_ranges() if first < stop and end > start), None)
 
     def size_now(self) -> int:
         """Returns how many of the mapped bytes the file still has, as far as its path shows."""
@@ -139,6 +167,17 @@ class _Mapping:
             return self.size_bytes  # removed or renamed: its bytes are still there
         is_same = (status.st_dev, status.st_ino) == self._identity
         return min(status.st_size, self.size_bytes) if is_same else self.size_bytes
+
+
+def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Returns sorted ranges with those that overlap or touch joined."""
+    joined: list[tuple[int, int]] = []
+    for first, end in ranges:
+        if joined and first <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        else:
+            joined.append((first, end))
+    return joined
 
 
 def map_without_descriptor(descriptor: int, path: str) -> ByteArray:
@@ -205,9 +244,9 @@ def find_unreadable(array: npt.NDArray[Any], start: int, stop: int) -> Unreadabl
     mapping = _mapping_of(array)
     if mapping is None:
         return None
-    first, behind = mapping.unreadable()
-    if first < stop and behind > start:
-        return _error(mapping, max(first, start), behind)
+    bad = mapping.first_bad(start, stop)
+    if bad is not None:
+        return _error(mapping, max(bad[0], start), bad[1])
     return _error(mapping, start, stop) if mapping.size_now() < stop else None
 
 
@@ -229,7 +268,7 @@ def require_no_faults(array: npt.NDArray[Any]) -> None:
     the end of its last page."""
     mapping = _mapping_of(array)
     if mapping is not None and mapping.has_faults:
-        raise _error(mapping, *mapping.unreadable())
+        raise _error(mapping, *mapping.untaken())
 
 
 def readable_end(array: npt.NDArray[Any], start: int, stop: int) -> int:
@@ -239,21 +278,18 @@ def readable_end(array: npt.NDArray[Any], start: int, stop: int) -> int:
     mapping = _mapping_of(array)
     if mapping is None:
         return stop
-    first, behind = mapping.unreadable()
-    if behind > start:
-        stop = min(stop, max(first, start))
+    bad = mapping.first_bad(start, stop)
+    if bad is not None:
+        stop = max(bad[0], start)
     return max(min(stop, mapping.size_now()), start)
 
 
 def take_unreadable(array: npt.NDArray[Any]) -> tuple[int, int] | None:
-    """Returns the positions [first, end) of the pages that could not be read so far, and forgets
-    them; None if there are none. For whoever reports them and goes on."""
+    """Returns the positions [first, end) of the pages that could not be read since the last call;
+    None if there are none. For whoever reports them and goes on: `has_faults` and
+    `require_no_faults` pass over them from now on, and the others know them."""
     mapping = _mapping_of(array)
-    if mapping is None or not mapping.has_faults:
-        return None
-    found = mapping.unreadable()
-    mapping.forget()
-    return found
+    return None if mapping is None else mapping.take()
 
 
 def _error(mapping: _Mapping, position: int, end_position: int) -> UnreadableError:

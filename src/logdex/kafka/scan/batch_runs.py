@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from logdex.io.mapped.byte_array import ByteArray
+from logdex.io.mapped.mapping import readable_end
 from logdex.kafka.scan.scanner import BatchScanner
 from logdex.kernels.common.crc32c import crc_sources
 from logdex.kernels.kafka import batch_scan as kernel
@@ -112,13 +113,16 @@ class BatchRuns:
         return self.first_behind(position - 1)
 
     def _next_start(self) -> int:
-        if self._next is None:
+        while self._next is None:
             size, found = self._data.size, -1
             if self._budget > 0:
                 base = int(self._data.ctypes.data)
                 found, self._budget = kernel.find_batch(base, self._to, size, self._budget, _crc_sources())
                 self._budget -= (size if found < 0 else found) - self._to
-            self._next = int(found)
+            if found >= 0 and readable_end(self._data, found, found + 1) == found:
+                self._to = int(found) + 1  # no CRC covers its first bytes, which read as zeros
+            else:
+                self._next = int(found)
         return self._next
 
     def _walk_next(self) -> None:
@@ -142,6 +146,7 @@ class BatchRuns:
             end = int(columns.position[rising - 1]) + int(columns.size[rising - 1])
             if rising < window.count:
                 break
+        end = max(end, start + 1)  # the file may have been truncated since then
         self._budget -= end - start
         return BatchRun(start, end, first, before[1])
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.mapped.byte_array import ByteArray
+from logdex.io.mapped.mapping import take_unreadable
 from logdex.io.mapped.partly_loaded import load
 from logdex.kafka.scan.batch_runs import BatchRun, BatchRuns, is_whole_batch
 from logdex.kafka.scan.damaged_batch import MAGICS, DamagedBatch, WorkBudget
@@ -64,7 +65,9 @@ class LogResume:
         if end.kind in (EndKind.END, EndKind.ZEROS):
             return Resumed(-1)
         load(self._data, end.position)
-        return self._behind_batch(end.position)
+        resumed = self._behind_batch(end.position)
+        take_unreadable(self._data)  # whoever reads these bytes has the fault again, and tells of it
+        return resumed
 
     def _behind_batch(self, position: int) -> Resumed:
         self._runs.forget_before(position)

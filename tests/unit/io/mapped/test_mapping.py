@@ -14,8 +14,9 @@ import pytest
 
 from logdex.errors import UnreadableError
 from logdex.io.env import Env
-from logdex.io.mapped import mapping
+from logdex.io.mapped import bus_error, mapping
 from logdex.io.mapped.mapping import has_faults, readable_end, require_no_faults, require_readable, take_unreadable
+from logdex.testing import BadSectorsEnv
 
 PAGE = 4096
 SIZE = 8 * PAGE
@@ -83,6 +84,40 @@ def test_faults_can_be_taken(path: Path) -> None:
     assert take_unreadable(data) == (3 * PAGE, 7 * PAGE)
     assert take_unreadable(data) is None
     require_no_faults(data)
+
+
+def test_each_page_is_known_by_itself(path: Path) -> None:
+    env = BadSectorsEnv({str(path): [(2 * PAGE, 2 * PAGE + 1), (3 * PAGE, 3 * PAGE + 1), (6 * PAGE, 6 * PAGE + 1)]})
+    data = env.map_read(str(path)).array
+    other = env.map_read(str(path)).array
+    assert not data[2 * PAGE]
+    assert not other[3 * PAGE]
+    assert not data[6 * PAGE]
+    assert not data[3 * PAGE]
+    for _ in range(2):
+        assert [readable_end(data, at * PAGE, SIZE) for at in (0, 3, 4, 7)] == [2 * PAGE, 3 * PAGE, 6 * PAGE, SIZE]
+        require_readable(data, 4 * PAGE, 6 * PAGE)
+        with pytest.raises(UnreadableError, match=f"bytes {2 * PAGE} to {4 * PAGE} cannot be read"):
+            require_readable(data, 0, SIZE)
+        take_unreadable(data)  # who reports them goes on, and they stay known
+    require_no_faults(data)
+    assert take_unreadable(other) == (3 * PAGE, 4 * PAGE)
+
+
+def test_if_a_page_is_not_noted_all_between_the_first_and_the_last_one_is_bad(path: Path) -> None:
+    data = Env().map_read(str(path)).array
+    words = mapping._guard.words
+    assert words is not None
+    slot = bus_error.PAGES_AT + words[bus_error.FAULTS] % bus_error.PAGES_MAX
+    os.truncate(path, PAGE)
+    assert not data[2 * PAGE]
+    assert not data[6 * PAGE]
+    os.truncate(path, SIZE)
+    assert readable_end(data, 4 * PAGE, SIZE) == 6 * PAGE
+    words[slot] = 0  # as if a later fault had taken the place of the first one
+    assert readable_end(data, 4 * PAGE, SIZE) == 4 * PAGE
+    assert take_unreadable(data) == (2 * PAGE, 7 * PAGE)
+    assert readable_end(data, 4 * PAGE, SIZE) == 4 * PAGE
 
 
 def test_rows_are_used_again(path: Path) -> None:
