@@ -215,10 +215,10 @@ class CommitLog:
         except StorageError:  # whoever reads the file reports it
             return None
 
-    def stated_place(self, file: CommitLogFile, *, unreadable_is_damage: bool = True) -> StatedPlace | None:
+    def stated_place(self, file: CommitLogFile) -> StatedPlace | None:
         """Returns where a file lies by its first messages, which may be any file of the directory.
         Raises what `in_file.stated_place` raises."""
-        return stated_place(self._open, file, unreadable_is_damage=unreadable_is_damage)
+        return stated_place(self._open, file)
 
     def refresh(self) -> None:
         """Lists the directory again, for a log that a broker is still writing."""

@@ -62,10 +62,9 @@ class StatedPlace(NamedTuple):
     is_sure: bool
 
 
-def stated_place(opened: OpenFiles, file: OffsetFile, *, unreadable_is_damage: bool = True) -> StatedPlace | None:
-    """Returns where a file lies by its first messages, None if they do not say it. Raises
-    `StorageError` if the system refuses to read the file, without `unreadable_is_damage` also
-    `UnreadableError` for bytes that the disk cannot read."""
+def stated_place(opened: OpenFiles, file: OffsetFile) -> StatedPlace | None:
+    """Returns where a file lies by its first messages, None if they do not say it or the disk
+    cannot read them. Raises `StorageError` if the system refuses to read the file."""
     try:
         message = message_in(opened, file, 0)
         start = message.physical_offset
@@ -76,12 +75,8 @@ def stated_place(opened: OpenFiles, file: OffsetFile, *, unreadable_is_damage: b
         if _ends_at(opened, file, message.size_bytes):
             return StatedPlace(start, is_sure=False)
         second = message_in(opened, file, message.size_bytes)
-    except (CorruptError, MissingFileError):  # a broker may have removed it
+    except (CorruptError, MissingFileError, UnreadableError):  # a broker may have removed it
         return None
-    except UnreadableError:
-        if unreadable_is_damage:
-            return None
-        raise
     return StatedPlace(start, is_sure=True) if second.physical_offset == start + message.size_bytes else None
 
 

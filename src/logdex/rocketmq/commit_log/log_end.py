@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from logdex.errors import CorruptError, UnreadableError, VanishedError
+from logdex.errors import CorruptError, TruncatedError, UnreadableError, UnusableFileError, VanishedError
 from logdex.io.env import ReadFile
 from logdex.io.mapped.byte_array import ByteArray
 from logdex.io.mapped.partly_loaded import load
@@ -76,10 +76,36 @@ class LogEnd:
         return self.kind in (EndKind.ZEROS, EndKind.HOLE)
 
     @property
+    def is_unreadable(self) -> bool:
+        """Whether the disk cannot read what follows, or the file was truncated meanwhile."""
+        return self.error is not None and self.error.field == UNREADABLE
+
+    @property
     def description(self) -> str:
         """Where and why the log ends, as a sentence with the file and the position in it."""
         where = self.reason if self.error is not None else f"{self.path}: byte {self.position}: {self.reason}"
         return f"the log ends at offset {self.offset} ({self.kind.value}): {where}"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOutRange:
+    """Physical offsets [`start`, `end`) of a log where no message can be read, and `why`, with the
+    file and the byte in it."""
+
+    start: int
+    end: int
+    why: str
+
+    @staticmethod
+    def of(stop: LogEnd, end_offset: int) -> LeftOutRange:
+        """Returns the range from where reading stopped up to `end_offset`."""
+        assert stop.error is not None  # bytes that cannot be read always have one
+        return LeftOutRange(stop.offset, end_offset, stop.error.message)
+
+    @property
+    def description(self) -> str:
+        """What is left out and why, as a sentence."""
+        return f"offsets {self.start} to {self.end} are left out: {self.why}"
 
 
 def zeros_at(file: CommitLogFile, position: int) -> LogEnd:
@@ -145,6 +171,21 @@ def next_file_or_end(log: CommitLog, file: CommitLogFile, position: int, stop: L
         reason = f"the file {behind:020d} is missing, the log goes on behind it"
         return LogEnd(EndKind.MISSING_FILE, behind, file.path, file.size_bytes, reason)
     return following
+
+
+def goes_on_in_next_file(log: CommitLog, file: CommitLogFile, stop: LogEnd) -> bool:
+    """Whether a reader that leaves out what the disk cannot read goes on in the file behind `file`,
+    where no message follows behind `stop` in `file` itself. It does not if `file` is the last one,
+    was truncated meanwhile, or cannot be used at all."""
+    if not stop.is_unreadable or log.file_behind(file) is None:
+        return False
+    try:
+        log.read(file.end_offset - 1, 1)
+    except (TruncatedError, UnusableFileError, VanishedError):
+        return False
+    except UnreadableError:
+        return True
+    return True
 
 
 def _end_of_cut_file(log: CommitLog, file: CommitLogFile, position: int, *, is_last: bool) -> LogEnd | None:

@@ -16,11 +16,11 @@ NO_OFFSET = -1
 """The start offset of a file whose name is none."""
 
 
-def stated_start(log: CommitLog, file: CommitLogFile, *, unreadable_is_damage: bool = True) -> int | None:
+def stated_start(log: CommitLog, file: CommitLogFile) -> int | None:
     """Returns the physical offset at which a file of the log's directory begins according to its
     messages, if that is not the offset in its name; otherwise None. Raises what
     `CommitLog.stated_place` raises."""
-    place = log.stated_place(file, unreadable_is_damage=unreadable_is_damage)
+    place = log.stated_place(file)
     if place is None or place.start == file.start_offset:
         return None
     return place.start if place.is_sure or _is_likely(log, file, place.start) else None
@@ -41,14 +41,14 @@ def _is_likely(log: CommitLog, file: CommitLogFile, start: int) -> bool:
     return False
 
 
-def require_right_names(log: CommitLog, files: Iterable[CommitLogFile], *, unreadable_is_damage: bool = True) -> None:
+def require_right_names(log: CommitLog, files: Iterable[CommitLogFile]) -> None:
     """Raises `UsageError` for one of these files of the log that has the name of another place than
     its messages: they would be taken for messages of that place, perhaps once more. One file by
     itself may have any name. Raises what `stated_start` raises."""
     for file in () if log.is_one_file else files:
         if file.start_offset in log.unusable:
             continue
-        stated = stated_start(log, file, unreadable_is_damage=unreadable_is_damage)
+        stated = stated_start(log, file)
         if stated is not None:
             raise UsageError(
                 f"{file.path} holds the messages of the file {stated:0{FILE_NAME_DIGITS}d}",
@@ -57,10 +57,9 @@ def require_right_names(log: CommitLog, files: Iterable[CommitLogFile], *, unrea
 
 
 def require_right_names_in(root: str, config: StoreConfig, env: Env) -> None:
-    """Raises `UsageError` for a misnamed CommitLog file of a store, and `StorageError` for bytes
-    that cannot be read."""
+    """Raises `UsageError` for a misnamed CommitLog file of a store."""
     with CommitLog.of_config(root, config, env=env) as log:
-        require_right_names(log, log.files, unreadable_is_damage=False)
+        require_right_names(log, log.files)
 
 
 def foreign_files(log: CommitLog, env: Env) -> list[CommitLogFile]:

@@ -153,7 +153,7 @@ class Dispatcher(Stoppable):
                 return
             self._remove_stage(directory)
             self._env.make_dirs(directory)
-            task = partial(scan_task, directory, self._config)
+            task = partial(scan_task, directory, self._config, None)
             some = groups[first : first + at_once]
             scans = [scan for done in runner.run("logdex dispatch: scan", task, some) for scan in done]
             is_whole = self._put_all(scans, directory)

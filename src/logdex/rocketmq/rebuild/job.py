@@ -30,7 +30,7 @@ from logdex.rocketmq.index_file.name_zone import resolve_name_zone
 from logdex.rocketmq.rebuild.parts import PartScan, WholeLog, join_parts, parallel_part_size, plan_parts, scan_part
 from logdex.rocketmq.rebuild.publish import Outputs, complete_output
 from logdex.rocketmq.rebuild.report import RebuildReport
-from logdex.rocketmq.rebuild.source import check_output, settle_unfinished
+from logdex.rocketmq.rebuild.source import behind_unreadable, check_output, settle_unfinished
 from logdex.rocketmq.rebuild.space import require_space
 from logdex.rocketmq.rebuild.write import (
     QUEUE_TASKS_PER_CORE,
@@ -44,6 +44,7 @@ from logdex.rocketmq.rebuild.write import (
     write_queues,
 )
 from logdex.rocketmq.scan.scan_part import ScanPart
+from logdex.rocketmq.scan.scanner import Behind
 from logdex.rocketmq.settings.store_config import StoreConfig
 
 STAGE_DIR = "stage"
@@ -84,7 +85,7 @@ def rebuild_on(
     lock = broker_lock(root, env=env)
     command = command_line("rebuild", root, output, in_place=in_place, flags=flags)
     with staged_output(output, in_place=in_place, lock=lock, command=command, sync=sync, env=env) as staging:
-        job = Rebuild(runner, log, config, staging.directory, env, sync=sync)
+        job = Rebuild(runner, root, log, config, staging.directory, env, sync=sync)
         whole = job.scan(part_size_bytes or parallel_part_size(total, runner.cores))
         outputs = job.write(whole, KnownTopics.read(root, every=deleted_topics, env=env))
         outputs.assemble(staging.directory, named.zone, env)
@@ -110,6 +111,7 @@ class Rebuild:
     `directory`."""
 
     runner: Runner
+    root: str
     log: CommitLog
     config: StoreConfig
     directory: str
@@ -120,7 +122,8 @@ class Rebuild:
         """Phase 1: scans all parts. Where the parts of a file do not join up, scans the rest of the
         file again."""
         self.env.make_dirs(f"{self.directory}/{STAGE_DIR}")
-        task = partial(scan_task, f"{self.directory}/{STAGE_DIR}", self.config)
+        behind = behind_unreadable(self.root, self.log, self.config, DEFAULT_ENV)  # tasks have the default one
+        task = partial(scan_task, f"{self.directory}/{STAGE_DIR}", self.config, behind)
         scans: list[PartScan] = []
         again = plan_parts(self.log, part_size_bytes)
         while True:
@@ -146,10 +149,13 @@ class Rebuild:
         )
 
 
-def scan_task(directory: str, config: StoreConfig, parts: list[ScanPart], attempt: str, count: Count) -> list[PartScan]:
-    """A task: scans some parts, each into its own stage file."""
+def scan_task(
+    directory: str, config: StoreConfig, behind: Behind | None, parts: list[ScanPart], attempt: str, count: Count
+) -> list[PartScan]:
+    """A task: scans some parts, each into its own stage file; `behind` as of `Scanner`."""
     return [
-        scan_part(part, config, f"{directory}/{attempt}-{number}", progress=count) for number, part in enumerate(parts)
+        scan_part(part, config, f"{directory}/{attempt}-{number}", behind=behind, progress=count)
+        for number, part in enumerate(parts)
     ]
 
 

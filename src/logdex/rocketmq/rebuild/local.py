@@ -23,7 +23,7 @@ from logdex.rocketmq.geometry.set_aside import settings_by_folder
 from logdex.rocketmq.index_file.name_zone import resolve_name_zone
 from logdex.rocketmq.rebuild.publish import complete_output
 from logdex.rocketmq.rebuild.report import RebuildReport
-from logdex.rocketmq.rebuild.source import check_output, settle_unfinished
+from logdex.rocketmq.rebuild.source import behind_unreadable, check_output, settle_unfinished
 from logdex.rocketmq.rebuild.space import require_space
 from logdex.rocketmq.rebuild.store_writer import StoreWriter
 from logdex.rocketmq.scan.scanner import LogEnd, Scanner
@@ -62,7 +62,7 @@ def rebuild(
     require_space(output, log, config, env)
     report = RebuildReport("local", assumed=list(config.assumed), notes=notes)
     named = resolve_name_zone(StorePaths(root).index, time_zone, env=env)
-    scanner = Scanner(config, env=env, unreadable_is_damage=True)
+    scanner = Scanner(config, behind=behind_unreadable(root, log, config, env), env=env)
     known = KnownTopics.read(root, every=deleted_topics, env=env)
     lock = broker_lock(root, env=env)
     command = command_line("rebuild", env.real_path(root), env.real_path(output), in_place=in_place, flags=flags)
@@ -76,7 +76,7 @@ def rebuild(
             log.refresh()  # it begins later now
         names = complete_output(root, staging.directory, log, config, report, sync=sync, env=env)
         report.kept = staging.publish(names, settings=settings_by_folder(config))
-    report.note_end(end)
+    report.note_end(end, scanner.left_out)
     report.note_unusable(log.unusable.values())
     report.time_zone = named.text
     report.messages = scanner.messages

@@ -18,13 +18,13 @@ from logdex.errors import VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.jobs.tasks import group_parts
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
-from logdex.rocketmq.commit_log.log_end import LogEnd, next_file_or_end
+from logdex.rocketmq.commit_log.log_end import LeftOutRange, LogEnd, goes_on_in_next_file, next_file_or_end
 from logdex.rocketmq.consume_queue.derive import ConsumeQueueDeriver
 from logdex.rocketmq.files.offset_files import was_trimmed
 from logdex.rocketmq.rebuild.stage import StageFile, StageWriter
 from logdex.rocketmq.rebuild.store_writer import index_window
 from logdex.rocketmq.scan.scan_part import ScanPart
-from logdex.rocketmq.scan.scanner import Scanner
+from logdex.rocketmq.scan.scanner import Behind, Scanner
 from logdex.rocketmq.scan.topic_table import QueueName
 from logdex.rocketmq.scan.window import Window
 from logdex.rocketmq.settings.store_config import StoreConfig
@@ -44,8 +44,9 @@ class PartScan:
     next part must begin, -1 if the file, or the log (at `end`), ends in this part. `behind` is the
     byte after the last message. `queues` maps each queue to its number in the stage file and the
     number of its ConsumeQueue entries, in the order of first entries. `keyless_messages` is the
-    number of messages after the last one that has keys. `was_trimmed` states that a broker has
-    removed the file before it was scanned: then it has no messages.
+    number of messages after the last one that has keys. `left_out` has the ranges that could not be
+    read. `was_trimmed` states that a broker has removed the file before it was scanned: then it has
+    no messages.
     """
 
     part: ScanPart
@@ -58,6 +59,7 @@ class PartScan:
     keyless_messages: int = 0
     queues: dict[QueueName, tuple[int, int]] = field(default_factory=dict)
     stage: StageFile | None = None
+    left_out: list[LeftOutRange] = field(default_factory=list)
     was_trimmed: bool = False
 
 
@@ -101,11 +103,12 @@ def scan_part(
     config: StoreConfig,
     stage_path: str,
     *,
+    behind: Behind | None = None,
     env: Env = DEFAULT_ENV,
     progress: Callable[[int, int], None] | None = None,
 ) -> PartScan:
-    """Scans a part into a new stage file, one window at a time. `progress` is called with the
-    (messages, bytes) of each window."""
+    """Scans a part into a new stage file, one window at a time; `behind` as of `Scanner`.
+    `progress` is called with the (messages, bytes) of each window."""
     try:
         first = part.first_message(env)
     except VanishedError:
@@ -113,7 +116,8 @@ def scan_part(
     if first is None:
         return PartScan(part, -1)
     result = PartScan(part, first)
-    scanner, deriver = Scanner(config, env=env, unreadable_is_damage=True), ConsumeQueueDeriver()
+    scanner = Scanner(config, env=env, unreadable_is_damage=True, behind=behind)
+    deriver = ConsumeQueueDeriver()
     windows = scanner.scan_file(part.file, first, part.stop)
     at = first
     with StageWriter(stage_path, part.stop - part.begin, env) as stage:
@@ -133,6 +137,9 @@ def scan_part(
             if progress is not None:
                 progress(window.count, at - before)
         result.stage = stage.finish()
+    if scanner.left_out:
+        result.left_out = scanner.left_out
+        at = max(at, scanner.left_out[-1].end - part.file.start_offset)
     result.behind = 0 if result.was_trimmed else at
     if result.end is None and part.stop <= at < part.file.size_bytes:
         result.next = at
@@ -161,12 +168,13 @@ def _stage_window(
 
 @dataclass(slots=True)
 class WholeLog:
-    """The parts of the valid log, in order and without gaps, and the log's end. `trimmed` has the
-    paths of the files that a broker removed before the scan; if there is a message behind them, the
-    log begins there."""
+    """The parts of the valid log, in order and without gaps, and the log's end. `left_out` has the
+    ranges that could not be read. `trimmed` has the paths of the files that a broker removed before
+    the scan; if there is a message behind them, the log begins there."""
 
     scans: list[PartScan]
     end: LogEnd
+    left_out: list[LeftOutRange]
     trimmed: list[str]
 
     @property
@@ -175,14 +183,14 @@ class WholeLog:
         return sum(scan.messages for scan in self.scans)
 
     @staticmethod
-    def of(scans: list[PartScan], end: LogEnd) -> WholeLog:
+    def of(scans: list[PartScan], end: LogEnd, left_out: list[LeftOutRange]) -> WholeLog:
         """Returns the log of all parts up to `end`, with those before a removed file left out,
         because the broker has removed their files as well."""
         trimmed = [place for place, scan in enumerate(scans) if scan.was_trimmed]
         paths = list(dict.fromkeys(scans[place].part.file.path for place in trimmed))
         last = max((place for place, scan in enumerate(scans) if scan.messages and not scan.was_trimmed), default=-1)
         begin = max((place + 1 for place in trimmed if place < last), default=0)
-        return WholeLog(scans[begin:], end, paths)
+        return WholeLog(scans[begin:], end, left_out, paths)
 
 
 def join_parts(log: CommitLog, scans: Sequence[PartScan]) -> WholeLog | list[ScanPart]:
@@ -193,6 +201,7 @@ def join_parts(log: CommitLog, scans: Sequence[PartScan]) -> WholeLog | list[Sca
     replaces.
     """
     joined: list[PartScan] = []
+    left_out: list[LeftOutRange] = []
     again: list[ScanPart] = []
     files = reachable_files(log)
     of_file: dict[CommitLogFile, list[PartScan]] = {file: [] for file in files}
@@ -204,10 +213,15 @@ def join_parts(log: CommitLog, scans: Sequence[PartScan]) -> WholeLog | list[Sca
         if missing is not None:
             again.append(missing)
             continue
-        end = next_file_or_end(log, file, kept[-1].behind, kept[-1].end)
+        left_out += [each for scan in kept for each in scan.left_out]
+        behind, stop = kept[-1].behind, kept[-1].end
+        if stop is not None and goes_on_in_next_file(log, file, stop):
+            left_out.append(LeftOutRange.of(stop, file.end_offset))
+            behind, stop = file.size_bytes, None
+        end = next_file_or_end(log, file, behind, stop)
         if isinstance(end, LogEnd):
             # What follows the end is not part of the log, whatever it looks like.
-            return again or WholeLog.of(joined, end)
+            return again or WholeLog.of(joined, end, left_out)
     return again
 
 

@@ -74,5 +74,5 @@ class Outputs:
             report.note_deleted(topic, entries)
         for (topic, queue_id), entries in self.left_out.skipped.items():
             report.note_skipped(topic, queue_id, entries)
-        report.note_end(log.end)
+        report.note_end(log.end, log.left_out)
         report.messages = log.messages

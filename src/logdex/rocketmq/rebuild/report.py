@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from logdex.errors import UnusableFileError
 from logdex.jobs import reports
 from logdex.primitives.java_hash import decode_utf8
 from logdex.primitives.shown import counted
+from logdex.rocketmq.commit_log.log_end import LeftOutRange, LogEnd
 from logdex.rocketmq.consume_queue.writer import QueueReport
 from logdex.rocketmq.message.tags_code import SCHEDULE_TOPIC_NAME
-from logdex.rocketmq.scan.scanner import LogEnd
 from logdex.rocketmq.settings.store_config import StoreConfig, delay_text
 
 
@@ -25,9 +25,10 @@ class RebuildReport(reports.RebuildReport):
     ``config/topics.json`` no longer has, and whose queues were therefore left out, to the number of
     their messages. `expired_queues` is the number of queues that were taken over as they were,
     because the log has no message of them any more; `stale_queues` that of queues that are left
-    out, because they name messages that the log does not have. `checkpoint` states whether a
-    checkpoint was written too, because the store was not shut down cleanly. `notes` are remarks
-    that are not losses.
+    out, because they name messages that the log does not have. `unreadable_ranges` is the number of
+    ranges of the log that the disk could not read and that messages follow. `checkpoint` states
+    whether a checkpoint was written too, because the store was not shut down cleanly. `notes` are
+    remarks that are not losses.
     """
 
     queues: int = 0
@@ -38,6 +39,7 @@ class RebuildReport(reports.RebuildReport):
     earlier_life_entries: int = 0
     expired_queues: int = 0
     stale_queues: int = 0
+    unreadable_ranges: int = 0
     checkpoint: bool = False
     deleted_topics: dict[str, int] = field(default_factory=dict)
     time_zone: str = ""
@@ -46,9 +48,12 @@ class RebuildReport(reports.RebuildReport):
     end_offset: int = 0
     notes: list[str] = field(default_factory=list)
 
-    def note_end(self, end: LogEnd) -> None:
-        """Records where the log ends. An end that is not clean is a loss."""
+    def note_end(self, end: LogEnd, left_out: Sequence[LeftOutRange] = ()) -> None:
+        """Records where the log ends, and what of it could not be read. This and an end that is not
+        clean are losses."""
         self.end, self.end_offset = end.kind.value, end.offset
+        self.unreadable_ranges = len(left_out)
+        self.losses += [each.description for each in left_out]
         if not end.is_clean:
             self.losses.append(end.description)
 

@@ -11,6 +11,7 @@ from logdex.io.env import Env
 from logdex.io.path_look import PathLook
 from logdex.jobs import output as outputs
 from logdex.jobs.journal import find_unfinished
+from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.broker_lock import broker_lock
 from logdex.rocketmq.files.store_files import (
     COMMIT_LOG_DIR,
@@ -19,6 +20,9 @@ from logdex.rocketmq.files.store_files import (
     INDEX_DIR,
     StorePaths,
 )
+from logdex.rocketmq.read.parts.behind_damage import position_behind
+from logdex.rocketmq.scan.scanner import Behind
+from logdex.rocketmq.settings.store_config import StoreConfig
 
 PUBLISHED = (CONSUME_QUEUE_DIR, INDEX_DIR)
 """The names that a rebuild publishes in its output."""
@@ -48,6 +52,12 @@ def settle_unfinished(root: str, output: str, *, in_place: bool, sync: bool, env
     what was undone, in words."""
     locked = partial(broker_lock, root, env=env) if in_place else nullcontext
     return outputs.settle_unfinished([output], in_place=in_place, locked=locked, sync=sync, env=env)
+
+
+def behind_unreadable(root: str, log: CommitLog, config: StoreConfig, env: Env) -> Behind:
+    """Returns what decides where a rebuild goes on behind bytes that the disk cannot read. The
+    ConsumeQueues that the store has may prove where a message begins."""
+    return partial(position_behind, store=None if log.is_one_file else root, config=config, env=env)
 
 
 def require_whole_log(root: str, env: Env) -> None:

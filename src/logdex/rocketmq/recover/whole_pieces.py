@@ -19,7 +19,7 @@ from logdex.io.env import Env
 from logdex.io.mapped.mapping import take_unreadable
 from logdex.layout.rocketmq import BLANK, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
 from logdex.rocketmq.commit_log.commit_log import CommitLogFile
-from logdex.rocketmq.commit_log.log_end import UNREADABLE, LogEnd
+from logdex.rocketmq.commit_log.log_end import LogEnd
 from logdex.rocketmq.scan.log_bytes import LogBytes, data_end_of
 from logdex.rocketmq.scan.property_check import wrong_property_crcs
 from logdex.rocketmq.scan.resume import Named, find_behind
@@ -157,7 +157,7 @@ class LogScan:
     def _is_harmed_filler(self, file: CommitLogFile, end: LogEnd) -> bool:
         """Whether the file was read up to a filler whose magic is wrong and whose size is right."""
         left = self._size - end.position
-        if left < BLANK.size_bytes or file.size_bytes < self._size or _is_unreadable(end):
+        if left < BLANK.size_bytes or file.size_bytes < self._size or end.is_unreadable:
             return False
         with self._env.open_read(file.path) as opened:
             head = opened.read_at(end.position, BLANK.size_bytes)
@@ -173,7 +173,7 @@ class LogScan:
         with self._env.map_read(file.path) as mapped:
             data = LogBytes(mapped.array[: self._size], file.start_offset, data_end_of(file.path, at, self._env))
             following = find_behind(data, at, self._named)
-            is_zero = following is None and not _is_unreadable(end) and data.first_nonzero(at) is None
+            is_zero = following is None and not end.is_unreadable and data.first_nonzero(at) is None
             if end.is_zeros and mapped.array[at : at + BLANK.size_bytes].any():
                 return at  # a broker has written there since the scan came to it
             take_unreadable(mapped.array)  # the report tells of them
@@ -188,10 +188,6 @@ class LogScan:
             is_zero = take_unreadable(mapped.array) is None and is_zero
         if not is_zero:
             scanned.drop(self._size, file.size_bytes, _TOO_LONG)
-
-
-def _is_unreadable(end: LogEnd) -> bool:
-    return end.error is not None and end.error.field == UNREADABLE
 
 
 def _why(end: LogEnd) -> str:

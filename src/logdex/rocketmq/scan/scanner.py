@@ -8,7 +8,7 @@ the kind of the end: zeros (never written), torn (cut off) or corrupt.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import numpy as np
 
@@ -25,8 +25,14 @@ from logdex.kernels.rocketmq.message_pick import pick_messages
 from logdex.layout.rocketmq import BLANK
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
 from logdex.rocketmq.commit_log.log_end import EndKind as EndKind
+from logdex.rocketmq.commit_log.log_end import (
+    LeftOutRange,
+    end_at_zeros_of,
+    goes_on_in_next_file,
+    next_file_or_end,
+    unreadable_end,
+)
 from logdex.rocketmq.commit_log.log_end import LogEnd as LogEnd
-from logdex.rocketmq.commit_log.log_end import end_at_zeros_of, next_file_or_end, unreadable_end
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.scan.plain_window import MESSAGE_US, PlainWindow
 from logdex.rocketmq.scan.scan_end import log_end_at
@@ -46,6 +52,11 @@ PART_BLOCK_BYTES, PART_BLOCK_BYTES_MAX = 1 << 12, 1 << 22
 """The size in bytes of the first read of `scan_part`, and the largest size of a later one."""
 
 
+Behind = Callable[[CommitLogFile, LogEnd], int | None]
+"""Returns the position in a file at which a scan goes on behind its end, None if no message follows
+in this file."""
+
+
 class Scanner:
     """Scans files with one set of columns and one table of topics. One thread at a time."""
 
@@ -58,11 +69,16 @@ class Scanner:
         table: TopicTable | None = None,
         env: Env = DEFAULT_ENV,
         unreadable_is_damage: bool = False,
+        behind: Behind | None = None,
         nobody_writes: bool = False,
     ) -> None:
-        """With `nobody_writes`, bytes that are not whole are looked at once: no broker is
-        writing."""
-        self._unreadable_is_damage = unreadable_is_damage
+        """With `behind`, scans go on behind bytes that the disk cannot read, where it says, and
+        `left_out` lists them. With `nobody_writes`, bytes that are not whole are looked at once: no
+        broker is writing."""
+        self._unreadable_is_damage = unreadable_is_damage or behind is not None
+        self._behind = behind
+        self.left_out: list[LeftOutRange] = []
+        """The ranges of the log in which no message could be read."""
         self.table = table or TopicTable()
         self.window_messages = window_messages
         self.messages = 0
@@ -121,7 +137,22 @@ class Scanner:
         `LogEnd`, or None if the log continues after the filler or at `stop`. Then `stopped_at` is
         the position where the scan stopped. Where bytes cannot be read or the file was truncated
         meanwhile, `UnreadableError` is raised after the messages before it. With
-        `unreadable_is_damage` the log ends there."""
+        `unreadable_is_damage` the log ends there; with `behind` the scan goes on behind them, if a
+        message follows in this file."""
+        while True:
+            end = yield from self._scan_file(file, start, stop)
+            if end is None or not end.is_unreadable or self._behind is None:
+                return end
+            following = self._behind(file, end)
+            if following is None:
+                return end
+            self.left_out.append(LeftOutRange.of(end, file.start_offset + following))
+            if stop is not None and following >= stop:
+                self.stopped_at = following
+                return None
+            start = following
+
+    def _scan_file(self, file: CommitLogFile, start: int, stop: int | None) -> Generator[Window, None, LogEnd | None]:
         try:
             mapped = self._env.map_read(file.path, partly=True)
         except UnusableFileError as error:
@@ -241,6 +272,9 @@ class Scanner:
                     raise
                 self.trimmed.append(file.path)
                 stop, self.stopped_at = None, 0
+            if self._behind is not None and stop is not None and goes_on_in_next_file(log, file, stop):
+                self.left_out.append(LeftOutRange.of(stop, file.end_offset))
+                stop, self.stopped_at = None, file.size_bytes
             following = next_file_or_end(log, file, self.stopped_at, stop)
             if isinstance(following, LogEnd):
                 return following

@@ -32,8 +32,11 @@ def print_notes(found: StorePath, report: RebuildReport) -> None:
     note_settings([], report.assumed)
     for line in [*report.notes, *report.losses]:
         note(line)
+    command = f"logdex recover {shlex.quote(found.path)} --output DIR"
     if not EndKind(report.end).is_clean:
-        hint(f"logdex recover {shlex.quote(found.path)} --output DIR recovers whole messages behind that end, too")
+        hint(f"{command} recovers whole messages behind that end, too")
+    elif report.unreadable_ranges:
+        hint(f"{command} writes a store without what cannot be read, which a broker serves")
 
 
 def rows(report: RebuildReport, output: str) -> list[tuple[str, str]]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from logdex.errors import VanishedError
+from logdex.errors import UnreadableError, VanishedError
 from logdex.io.env import Env
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.index_file.index_file import IndexFile
@@ -71,7 +71,8 @@ def find_missing(
     Parts of the log that are known to be `keyless` are not read, and those that a scan finds to be
     so are added to them.
 
-    Raises the errors of reading the files and the log.
+    A range that the disk cannot read is missing. Raises the errors of reading the files and the
+    log.
     """
     keyless = keyless or KeylessParts()
     dialect, config = config.dialect, replace(config, dialect=replace(config.dialect, tags_in_index=tags))
@@ -126,7 +127,7 @@ def _with_keys(
     for _ in range(STEPS_MAX):
         try:
             offset, message = next(steps)
-        except StopIteration:
+        except (StopIteration, UnreadableError):
             return [(begin, end)]  # not readable up to the end: it may hold keys
         if offset >= end:
             return []
@@ -137,7 +138,7 @@ def _with_keys(
             return []
     from logdex.rocketmq.scan.scanner import LogEnd, Scanner
 
-    scanner = Scanner(config, check_crc=False, env=env)
+    scanner = Scanner(config, check_crc=False, env=env, unreadable_is_damage=True)
     for part in scan_range(scanner, log, begin, end):
         if isinstance(part, LogEnd):
             return [(part.offset, end)]

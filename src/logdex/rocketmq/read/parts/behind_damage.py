@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from logdex.errors import CorruptError
+from logdex.errors import CorruptError, UnusableFileError
 from logdex.io.env import Env
 from logdex.io.mapped.mapping import take_unreadable
 from logdex.io.mapped.partly_loaded import load
@@ -18,8 +18,13 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 
 def position_behind(file: CommitLogFile, end: LogEnd, store: str | None, config: StoreConfig, env: Env) -> int | None:
     """Returns the position in a file at which reading continues behind the damage at `end`, None if
-    no message follows in this file. `store` has the ConsumeQueues, if there are any."""
-    with env.map_read(file.path, partly=True) as mapped:
+    no message follows in this file, or it cannot be used at all. `store` has the ConsumeQueues, if
+    there are any."""
+    try:
+        mapping = env.map_read(file.path, partly=True)
+    except UnusableFileError:
+        return None
+    with mapping as mapped:
         load(mapped.array, end.position, file.size_bytes)
         data_end = data_end_of(file.path, end.position, env)
         data = LogBytes(mapped.array[: file.size_bytes], file.start_offset, data_end)
