@@ -3,8 +3,11 @@ verify go on."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from random import Random
 
+import numpy as np
 import pytest
 
 from logdex.errors import UnreadableError
@@ -13,13 +16,17 @@ from logdex.kafka.columns.record_columns import read_record_batches
 from logdex.kafka.rebuild import rebuild
 from logdex.kafka.recover import recover
 from logdex.kafka.scan.scanner import BatchScanner
+from logdex.kafka.segment.derive_indexes import IndexFold, encode_offset_entries, encode_time_entries
 from logdex.kafka.verify import verify
+from logdex.kernels.kafka.batch_columns import pick_columns
 from logdex.testing import BadSectorsEnv
 from tests.directories import tree_hash
+from tests.examples import cases
 from tests.hostile.cutting import until_error
 from tests.hostile.kafka.cut_readers import logs, make, partition
 
 PAGE = 4096
+INTERVAL_BYTES = 400
 
 
 @pytest.fixture(scope="module")
@@ -111,22 +118,117 @@ def test_recover_keeps_all_others_and_reports_it(root: Path, tmp_path: Path) -> 
     assert tree_hash(root) == before
 
 
-def test_rebuild_reports_it(root: Path, tmp_path: Path) -> None:
-    path, env = bad_env(root)
+SECTORS: dict[str, list[tuple[int, int, int]]] = {
+    "one": [(1, 2 * PAGE, 2 * PAGE + 512)],
+    "two in one segment": [(1, 2 * PAGE, 2 * PAGE + 1), (1, 6 * PAGE, 6 * PAGE + 1)],
+    "in every segment": [(0, 3 * PAGE, 3 * PAGE + 1), (1, PAGE, PAGE + 1), (2, 5 * PAGE, 6 * PAGE)],
+    "the beginning of a segment": [(1, 0, 512)],
+    "the end of a segment": [(0, 8 * PAGE, 1 << 20)],
+    "the end of the log": [(2, 8 * PAGE, 1 << 20)],
+    "a whole segment": [(0, 0, 1 << 20)],
+}
+"""Sectors that cannot be read: (number of the segment, first byte, byte behind)."""
+
+
+def unreadable(root: Path, name: str) -> BadSectorsEnv:
+    ranges: dict[str, list[tuple[int, int]]] = {}
+    for number, start, end in SECTORS[name]:
+        path = logs(root)[number]
+        ranges.setdefault(str(path), []).append((start, min(end, path.stat().st_size)))
+    return BadSectorsEnv(ranges)
+
+
+def is_lost(name: str, number: int, position: int, size: int) -> bool:
+    """Whether a batch of a segment lies in a page with such a sector."""
+    return any(
+        each == number and position < -(-end // PAGE) * PAGE and start // PAGE * PAGE < position + size
+        for each, start, end in SECTORS[name]
+    )
+
+
+@pytest.mark.parametrize("name", SECTORS)
+def test_rebuild_goes_on_and_reports_it(name: str, root: Path, tmp_path: Path) -> None:
+    env = unreadable(root, name)
     sound, found = tmp_path / "sound" / "events-0", tmp_path / "out" / "events-0"
     rebuild(str(root), str(tmp_path / "sound"), sync=False)
-    report = rebuild(str(root), str(tmp_path / "out"), sync=False, env=env)
+    report = rebuild(str(root), str(tmp_path / "out"), index_interval_bytes=INTERVAL_BYTES, sync=False, env=env)
     assert report.lossy
-    told = [loss for loss in report.losses if f"bytes {2 * PAGE} to {3 * PAGE} cannot be read" in loss]
-    assert [loss.partition(":")[0] for loss in told] == [str(path)], report.losses
-    for log in logs(root):
-        for suffix in (".index", ".timeindex"):
-            wanted, there = ((folder / log.name).with_suffix(suffix).read_bytes() for folder in (sound, found))
-            if log != path:
-                assert there == wanted, log.name
-            else:  # it ends before the sector; the time index has an entry for its end
-                assert len(there) < len(wanted)
-                assert suffix == ".timeindex" or wanted.startswith(there)
+    told = [loss for loss in report.losses if "cannot be read" in loss]
+    wanted = [str(logs(root)[number]) for number, *_ in SECTORS[name]]
+    assert [loss.partition(":")[0] for loss in told] == wanted, report.losses
+    assert len(told) == len(report.losses), report.losses
+    messages = 0
+    for number, log in enumerate(logs(root)):
+        base = int(log.stem)
+        fold, offset_index, time_index = IndexFold(base, INTERVAL_BYTES), b"", b""
+        for window in BatchScanner().scan_file(str(log)):
+            columns = window.columns
+            places = zip(columns.position.tolist(), columns.size.tolist(), strict=True)
+            kept = pick_columns(columns, np.array([not is_lost(name, number, *place) for place in places]))
+            offsets, times = fold.add(kept)
+            offset_index += encode_offset_entries(offsets, base)
+            time_index += encode_time_entries(times, base)
+            messages += int(kept.count.sum())
+        assert (found / log.name).with_suffix(".index").read_bytes() == offset_index
+        assert (found / log.name).with_suffix(".timeindex").read_bytes() == time_index + encode_time_entries(
+            fold.finish(), base
+        )
+    assert report.messages == messages
+    lacking = {path.name for path in sound.iterdir()} - {path.name for path in found.iterdir()}
+    if name == "the end of the log":  # the newest snapshot is that of the last batch that can be read
+        lacking -= {max(path.name for path in sound.glob("*.snapshot"))}
+    assert all(each.endswith(".txnindex") for each in lacking)  # their transactions are lost
+
+
+@pytest.mark.parametrize("name", SECTORS)
+def test_verify_of_what_was_rebuilt_finds_the_sectors_alone(name: str, root: Path, tmp_path: Path) -> None:
+    copied = tmp_path / "logs"
+    shutil.copytree(root, copied)
+    for index in copied.glob("*/*.keyindex"):
+        index.unlink()  # a key index covers a whole segment, so none is built
+    env = unreadable(copied, name)
+    rebuild(str(copied), str(copied), in_place=True, sync=False, env=env)
+    assert {finding.check for finding in verify(str(copied), env=env).findings} == {"unreadable", "meta-properties"}
+
+
+@pytest.mark.parametrize("seed", cases(range(200), 20))
+def test_sectors_anywhere(seed: int, root: Path, tmp_path: Path) -> None:
+    random = Random(seed)
+    sectors = {(random.randrange(3), random.randrange(9) * PAGE) for _ in range(random.randint(1, 6))}
+    ranges: dict[str, list[tuple[int, int]]] = {}
+    for number, at in sectors:
+        if at < logs(root)[number].stat().st_size:
+            ranges.setdefault(str(logs(root)[number]), []).append((at, at + 1))
+    env = BadSectorsEnv(ranges)
+    report = recover(str(root), str(tmp_path / "recovered"), sync=False, env=env)
+    told = [each.why for each in report.skipped if each.is_loss]
+    assert all("cannot be read" in why or "whole batches that may lie in the value" in why for why in told), told
+    rebuilt = rebuild(str(root), str(tmp_path / "rebuilt"), sync=False, env=env)
+    assert all("cannot be read" in loss for loss in rebuilt.losses), rebuilt.losses
+    assert rebuilt.messages == report.messages
+    found = [each for each in verify(str(root), env=env).findings if each.path.endswith(".log")]
+    assert {each.check for each in found} <= {"unreadable"}, found
+
+
+def test_recover_reports_each_range(root: Path, tmp_path: Path) -> None:
+    report = recover(str(root), str(tmp_path / "out"), sync=False, env=unreadable(root, "two in one segment"))
+    told = [(each.path, each.why.partition(" [")[0]) for each in report.skipped if each.is_loss]
+    path = str(logs(root)[1])
+    assert told == [(path, f"bytes {at * PAGE} to {(at + 1) * PAGE} cannot be read") for at in (2, 6)]
+
+
+def test_verify_reports_each_range(root: Path) -> None:
+    report = verify(str(root), env=unreadable(root, "two in one segment"))
+    assert [each.check for each in report.findings if each.path == str(logs(root)[1])] == ["unreadable"] * 2
+
+
+def test_decoding_reports_each_range(root: Path) -> None:
+    told: list[object] = []
+    env = unreadable(root, "two in one segment")
+    for _ in read_record_batches(str(logs(root)[1]), env=env, on_bad_batch=told.append):
+        pass
+    assert len(told) == 2
+    assert all("cannot be read" in str(each) for each in told)
 
 
 def test_verify_finds_it_and_goes_on(root: Path) -> None:

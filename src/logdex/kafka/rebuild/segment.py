@@ -45,7 +45,8 @@ class RebuildSettings:
 @dataclass(frozen=True, slots=True)
 class SegmentDone:
     """The files `names` of a segment in `directory`, and its counts for the report. There are none
-    if a broker had removed or replaced the segment, so that it `is_gone`.
+    if a broker had removed or replaced the segment, so that it `is_gone`. `is_unreadable` states
+    that the bytes behind the good batches cannot be read.
 
     `size_bytes` is the size of the good batches, `end` states why they end, and `error` where and
     what is wrong after them. `losses` lists what else is missing from the files.
@@ -66,6 +67,7 @@ class SegmentDone:
     key_entries: int
     losses: tuple[str, ...]
     is_gone: bool = False
+    is_unreadable: bool = False
 
     @staticmethod
     def gone(source: SourceSegment) -> SegmentDone:
@@ -117,7 +119,10 @@ def _derive(
         offset_file_name(base, INDEX_SUFFIX): derived.offset_index,
         offset_file_name(base, TIME_INDEX_SUFFIX): derived.time_index,
     }
-    losses, key_entries = [], 0
+    losses, key_entries = (
+        [f"{each.why}; bytes {each.start} to {each.end} are in no index" for each in derived.left_out],
+        0,
+    )
     if not found.is_rising:
         losses += _contradictions(segment, derived.size_bytes, env)
     if settings.key_index:
@@ -144,6 +149,7 @@ def _derive(
         time_entries=len(derived.time_index) // TIME_INDEX_ENTRY.size_bytes,
         key_entries=key_entries,
         losses=tuple(losses),
+        is_unreadable=derived.end.is_unreadable,
     )
 
 
@@ -200,7 +206,7 @@ class _Scan:
             self.end, self.error = EndKind.CORRUPT, error.message
             stop: int | None = error.position
             if isinstance(error, OffsetOrderError):  # offsets may have decreased earlier, between two index entries
-                stop = first_fall(segment.path, segment.base_offset, env=env)
+                stop = first_fall(segment.path, segment.base_offset, skips_unreadable=True, env=env)
             self.derived = self._run(f"{stage_path}-again", stop)
 
     def _run(self, stage_path: str, stop: int | None) -> DerivedSegment:
@@ -226,7 +232,7 @@ class _Scan:
                 stop=stop,
                 window_batches=self._settings.window_batches,
                 on_columns=take,
-                unreadable_is_damage=True,
+                skips_unreadable=True,
                 env=self._env,
             )
             self.staged = stage.finish()

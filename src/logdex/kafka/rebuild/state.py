@@ -44,9 +44,10 @@ class StateDone:
 
 
 def kept_by_recovery(segments: list[SegmentDone]) -> tuple[SegmentDone, ...]:
-    """The segments up to the first that a broker's recovery truncates; it removes the others."""
+    """The segments up to the first that a broker's recovery truncates; it removes the others. It
+    truncates none because of bytes that cannot be read."""
     for number, segment in enumerate(segments):
-        if not segment.is_whole:
+        if not segment.is_whole and not segment.is_unreadable:
             return tuple(segments[: number + 1])
     return tuple(segments)
 
