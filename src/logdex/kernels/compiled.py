@@ -38,6 +38,12 @@ def kernel(function: Callable[..., _R]) -> Callable[..., _R]:
     return _waiting_for(function, _as_kernel)
 
 
+def inner_kernel(function: Callable[..., _R]) -> Callable[..., _R]:
+    """As `kernel`, for a function that only kernels call: it compiles in less time, because Python
+    cannot call it."""
+    return _waiting_for(function, _Inner)
+
+
 def inlined_kernel(function: Callable[..., _R]) -> Callable[..., _R]:
     """As `kernel`, for a function whose body replaces each call of it."""
     return _waiting_for(function, _as_inlined_kernel)
@@ -144,7 +150,28 @@ def _waiting_for(function: Callable[..., _R], make: Callable[[Any], Any]) -> Any
 def _as_kernel(function: Any, **options: Any) -> Any:
     from numba import njit
 
-    return njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+    made = njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
+    template = made.get_call_template
+    made.get_call_template = lambda args, kws: template(*_without_literals(args, kws))
+    return made
+
+
+class _Inner:
+    """Stands for a kernel that only kernels call. Numba finds the kernel by `_numba_type_`."""
+
+    def __init__(self, function: Any) -> None:
+        self.__name__ = function.__name__
+        self._kernel = _as_kernel(function, no_cpython_wrapper=True)
+        self._numba_type_ = types.Dispatcher(self._kernel)  # this refers to it weakly
+
+    def __call__(self, *_: object) -> Any:
+        raise TypeError(f"only kernels call {self.__name__}")
+
+
+def _without_literals(args: Any, kws: Any) -> Any:
+    """Returns types for which one compilation serves all calls: else Numba compiles a kernel once
+    more for each constant that another kernel calls it with."""
+    return tuple(map(types.unliteral, args)), {name: types.unliteral(each) for name, each in kws.items()}
 
 
 def _as_inlined_kernel(function: Any) -> Any:

@@ -15,7 +15,8 @@ from logdex.cli.find_view import view_of
 from logdex.formats import FORMATS, detect, format_of
 from logdex.io.env import DEFAULT_ENV
 from logdex.jobs import work_time
-from logdex.kernels.compiled import Compiling, load
+from logdex.kernels.common import digits
+from logdex.kernels.compiled import Compiling, kernel, load
 from tests.conftest import GoldenStore
 
 COMPILED_S = 1000.0
@@ -70,5 +71,26 @@ def test_kernels_release_the_gil() -> None:
     load()
     names = [each.name for each in pkgutil.walk_packages(logdex.kernels.__path__, "logdex.kernels.")]
     kernels = {each for name in names for each in vars(import_module(name)).values() if isinstance(each, Dispatcher)}
-    assert len(kernels) > 50
+    assert len(kernels) > 40
     assert [each for each in kernels if not each.targetoptions.get("nogil")] == []
+
+
+def test_python_cannot_call_a_kernel_that_only_kernels_call() -> None:
+    load()
+    with pytest.raises(TypeError, match="only kernels call put_int"):
+        digits.put_int(0, 1)
+
+
+def test_a_constant_argument_is_no_reason_to_compile_once_more() -> None:
+    load()
+
+    @kernel
+    def twice(number: int, times: int) -> int:
+        return number << times
+
+    @kernel
+    def four_times(number: int) -> int:
+        return twice(number, 1) + twice(number, 1 + number - number)
+
+    assert four_times(3) == 12
+    assert len(twice.signatures) == 1  # type: ignore[attr-defined]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from logdex.kernels.common.libraries import address_of, call_at, shared_library
 from logdex.kernels.common.memory import load_i32, load_le64, load_u8
-from logdex.kernels.compiled import intrinsic, ir, kernel, types
+from logdex.kernels.compiled import inner_kernel, intrinsic, ir, kernel, types
 
 _POLYNOMIAL = np.uint32(0xEDB88320)
 
@@ -61,7 +61,7 @@ def _call_crc(_typing: Any, function: Any, data: Any, size: Any) -> Any:
     return types.int64(types.int64, types.int64, types.int64), codegen
 
 
-@kernel
+@inner_kernel
 def _entry(table: int, place: int) -> int:
     return np.uint64(load_i32(table + 4 * place)) & np.uint64(0xFFFFFFFF)
 

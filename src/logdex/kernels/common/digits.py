@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from logdex.kernels.common.memory import count_trailing_zeros, load_i64, store_i64, store_le32, store_le64, store_u8
-from logdex.kernels.compiled import kernel
+from logdex.kernels.compiled import inner_kernel
 
 DIGITS_MAX = 20
 TIME_SIZE = 24
@@ -22,7 +22,7 @@ _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 """The years 1 to 9999, those of Python's calendar."""
 
 
-@kernel
+@inner_kernel
 def _eight_digits(value: int) -> int:
     """The eight digits of a uint64 below 10^8, one per byte, the first one lowest."""
     high = value // np.uint64(10_000)
@@ -33,13 +33,13 @@ def _eight_digits(value: int) -> int:
     return high | (quarters - high * np.uint64(10)) << np.uint64(8)
 
 
-@kernel
+@inner_kernel
 def _put_eight(at: int, value: int) -> int:
     store_le64(at, _eight_digits(value) | _ZEROS)
     return at + 8
 
 
-@kernel
+@inner_kernel
 def _put_few(at: int, value: int) -> int:
     """Writes a uint64 below 10^8 without zeros before it."""
     digits = _eight_digits(value)
@@ -48,7 +48,7 @@ def _put_few(at: int, value: int) -> int:
     return at + 8 - skipped
 
 
-@kernel
+@inner_kernel
 def put_int(at: int, value: int) -> int:
     """Writes a whole number in decimal. Returns the address behind it."""
     left = np.uint64(value)
@@ -67,14 +67,14 @@ def put_int(at: int, value: int) -> int:
     return _put_eight(at, left % _E8)
 
 
-@kernel
+@inner_kernel
 def _pair(value: int) -> int:
     """The two digits of a number below 100, the first one in the lowest byte."""
     tens = value * 103 >> 10
     return tens | (value - 10 * tens) << 8 | 0x3030
 
 
-@kernel
+@inner_kernel
 def _put_date(at: int, days: int) -> None:
     """Writes the date of a day since 1970-01-01, in 10 bytes.
 
@@ -94,7 +94,7 @@ def _put_date(at: int, days: int) -> None:
     store_le32(at + 8, _pair(day))
 
 
-@kernel
+@inner_kernel
 def put_time(at: int, time_ms: int, day: int) -> int:
     """Writes milliseconds since the epoch as ISO 8601 in UTC, and the number itself outside the
     calendar. `day` is the address of the number of the last day, `NO_DAY` at first, and of 16 bytes

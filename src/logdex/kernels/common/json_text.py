@@ -20,7 +20,7 @@ from logdex.kernels.common.vectors import (
     json_escapes_32,
     run_before,
 )
-from logdex.kernels.compiled import kernel
+from logdex.kernels.compiled import inner_kernel
 
 INVALID_IS_NULL, INVALID_IS_ESCAPED = 0, 1
 """What text that is no UTF-8 becomes: null, or text with ``\\xNN`` for each byte that is wrong."""
@@ -30,7 +30,7 @@ ESCAPED_MAX = 6
 _QUOTE, _BACKSLASH = 0x22, 0x5C
 
 
-@kernel
+@inner_kernel
 def _letter(number: int) -> int:
     """The letter of base64 of a number below 64."""
     if number < 52:
@@ -40,7 +40,7 @@ def _letter(number: int) -> int:
     return np.int64(0x2B if number == 62 else 0x2F)
 
 
-@kernel
+@inner_kernel
 def put_base64(at: int, place: int, end: int) -> int:
     """Writes bytes as a string of base64. Returns the address behind it."""
     store_u8(at, _QUOTE)
@@ -64,7 +64,7 @@ def put_base64(at: int, place: int, end: int) -> int:
     return at + 1
 
 
-@kernel
+@inner_kernel
 def _put_escaped(at: int, byte: int) -> int:
     """Writes a byte of ASCII that JSON escapes."""
     store_u8(at, _BACKSLASH)
@@ -90,7 +90,7 @@ def _put_escaped(at: int, byte: int) -> int:
     return at + 2
 
 
-@kernel
+@inner_kernel
 def _put_character(at: int, place: int, end: int, invalid: int) -> tuple[int, int]:
     """Writes the character at `place`. Returns the places behind both, or -1 for the second if it
     is no UTF-8 and that makes the text null."""
@@ -113,7 +113,7 @@ def _put_character(at: int, place: int, end: int, invalid: int) -> tuple[int, in
     return at + 5, place + 1
 
 
-@kernel
+@inner_kernel
 def put_json_text(at: int, place: int, end: int, invalid: int) -> int:
     """Writes UTF-8 as a string. `invalid` says what bytes become that are no UTF-8. Returns the
     address behind it, -1 if that is null."""

@@ -12,14 +12,14 @@ from logdex.kernels.common.cells import hex_digit, put_character
 from logdex.kernels.common.memory import load_u8, store_le32, store_u8
 from logdex.kernels.common.utf8 import well_formed
 from logdex.kernels.common.vectors import can_read_32, controls_32, copy_32, run_before
-from logdex.kernels.compiled import kernel
+from logdex.kernels.compiled import inner_kernel
 
 SHOWN_MAX = 4
 """How many bytes one byte of text, or one character that is shown, takes at most."""
 ELLIPSIS_SIZE = 3
 
 
-@kernel
+@inner_kernel
 def _control_code(place: int, size: int) -> int:
     """The code of a well-formed character of several bytes that would control a terminal; 0 for any
     other."""
@@ -33,7 +33,7 @@ def _control_code(place: int, size: int) -> int:
     return np.int64(0)
 
 
-@kernel
+@inner_kernel
 def _put_hex(at: int, code: int) -> int:
     """Writes a backslash, an x and the code in hexadecimal. Returns the address behind it."""
     store_le32(at, 0x785C | hex_digit(code >> 4 & 15) << 16 | hex_digit(code & 15) << 24)
@@ -44,7 +44,7 @@ def _put_hex(at: int, code: int) -> int:
     return at + 6
 
 
-@kernel
+@inner_kernel
 def _put_odd(at: int, place: int, end: int) -> tuple[int, int, int]:
     """Writes the character at `place`. Returns the places behind both, and how many characters were
     written."""
@@ -67,7 +67,7 @@ def _put_odd(at: int, place: int, end: int) -> tuple[int, int, int]:
     return at, place + size, at - begin
 
 
-@kernel
+@inner_kernel
 def put_shown(at: int, place: int, end: int, chars_max: int) -> int:
     """Writes text, at most `chars_max` characters, of which the last one is ``…`` if there are
     more. Returns the address behind it."""

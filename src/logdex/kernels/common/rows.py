@@ -36,13 +36,13 @@ from logdex.kernels.common.json_text import put_base64, put_json_text
 from logdex.kernels.common.line_text import put_shown
 from logdex.kernels.common.memory import load_i32, load_i64, load_u8, store_i64
 from logdex.kernels.common.vectors import copy_steps
-from logdex.kernels.compiled import kernel
+from logdex.kernels.compiled import inner_kernel, kernel
 
 PLAIN, NEGATIVE_IS_NULL = 0, 1
 """The options of numbers and times."""
 
 
-@kernel
+@inner_kernel
 def _put_number(at: int, column: int, kind: int, row: int) -> int:
     """Writes a number or a time. Returns the address behind it, -1 if it is null."""
     data = load_i64(column + DATA)
@@ -56,7 +56,7 @@ def _put_number(at: int, column: int, kind: int, row: int) -> int:
     return put_time(at, value, column + DAY)
 
 
-@kernel
+@inner_kernel
 def _put_text(at: int, column: int, row: int) -> int:
     """Copies a text that is there already. Returns the address behind it."""
     data, ends, numbers = load_i64(column + DATA), load_i64(column + ENDS), load_i64(column + NUMBERS)
@@ -65,7 +65,7 @@ def _put_text(at: int, column: int, row: int) -> int:
     return copy_steps(at, data + begin, load_i64(ends + 8 * number) - begin)
 
 
-@kernel
+@inner_kernel
 def _put_bytes(at: int, column: int, kind: int, row: int) -> int:
     """Writes bytes of Arrow. Returns the address behind them, -1 if they are null."""
     data, ends = load_i64(column + DATA), load_i64(column + ENDS)
@@ -78,7 +78,7 @@ def _put_bytes(at: int, column: int, kind: int, row: int) -> int:
     return put_shown(at, place, end, load_i64(column + OPTION))
 
 
-@kernel
+@inner_kernel
 def _put_cell(at: int, column: int, row: int) -> int:
     """Writes a cell. Returns the address behind it, -1 if it is null."""
     valid = load_i64(column + VALID)

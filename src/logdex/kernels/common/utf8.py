@@ -6,13 +6,13 @@ from __future__ import annotations
 import numpy as np
 
 from logdex.kernels.common.memory import load_u8
-from logdex.kernels.compiled import kernel
+from logdex.kernels.compiled import inner_kernel
 
 HIGH_BITS = np.uint64(0x8080808080808080)
 """Set in a word of eight bytes where a byte is not ASCII."""
 
 
-@kernel
+@inner_kernel
 def well_formed(address: int, left: int) -> tuple[int, int]:
     """(well-formed bytes, bytes needed) of the UTF-8 sequence at `address`; `left` bytes are
     available.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from logdex.kernels.common.memory import HOST_IS_LITTLE, count_trailing_zeros
-from logdex.kernels.compiled import inlined_kernel, intrinsic, ir, kernel, types
+from logdex.kernels.compiled import inlined_kernel, inner_kernel, intrinsic, ir, types
 
 SLACK = 64
 """The longest step."""
@@ -126,13 +126,13 @@ def can_read_32(place: int, end: int) -> bool:
     return place + 32 <= end or place & (_PAGE - 1) <= _PAGE - 32
 
 
-@kernel
+@inner_kernel
 def run_before(found: int, left: int) -> int:
     """How many of 32 bytes stand before the first one whose bit is set; at most `left`."""
     return min(count_trailing_zeros(found | _WIDE), left)
 
 
-@kernel
+@inner_kernel
 def copy_steps(target: int, source: int, size: int) -> int:
     """Copies `size` bytes, and up to 63 more. Returns the address behind them."""
     done = np.int64(0)

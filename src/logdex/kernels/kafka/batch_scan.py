@@ -14,7 +14,7 @@ import numpy as np
 from logdex.kernels.common.crc import crc32
 from logdex.kernels.common.crc32c import CrcSources, crc32c
 from logdex.kernels.common.memory import load_be16, load_be32, load_be64, load_i64, load_u8, store_i32, store_i64
-from logdex.kernels.compiled import kernel
+from logdex.kernels.compiled import inner_kernel, kernel
 from logdex.kernels.kafka import batch_fields as field
 from logdex.kernels.kafka.varint import read_varint, varint_size
 from logdex.layout import kafka as layout
@@ -103,7 +103,7 @@ def stored_crc(at: int) -> int:
     return load_be32(at + place) & 0xFFFFFFFF
 
 
-@kernel
+@inner_kernel
 def _put_control(at: int, i: int, attributes: int, c: ColumnAddresses) -> None:
     """Stores type, coordinator epoch and timestamp of a control batch's first record; -1 if
     missing."""
@@ -132,7 +132,7 @@ def _put_control(at: int, i: int, attributes: int, c: ColumnAddresses) -> None:
     store_i64(c.control_timestamp_ms + 8 * i, timestamp)
 
 
-@kernel
+@inner_kernel
 def _put_batch(at: int, i: int, c: ColumnAddresses) -> None:
     base_offset = load_be64(at)
     attributes = load_be16(at + field.ATTRIBUTES)
@@ -149,7 +149,7 @@ def _put_batch(at: int, i: int, c: ColumnAddresses) -> None:
     _put_control(at, i, attributes, c)
 
 
-@kernel
+@inner_kernel
 def _put_legacy(at: int, i: int, magic: int, c: ColumnAddresses) -> None:
     offset = load_be64(at)
     attributes = load_u8(at + _LEGACY_AT_ATTRIBUTES)
@@ -212,7 +212,7 @@ def scan_window(
     store_i64(state + 8 * REASON, reason)
 
 
-@kernel
+@inner_kernel
 def _is_plausible(at: int) -> bool:
     """Whether the fields of a possible batch are valid: a cheap test before its checksum."""
     if load_be64(at) < 0:

@@ -18,7 +18,7 @@ import numpy as np
 
 from logdex.kernels.common.libraries import address_of, call_at, shared_library
 from logdex.kernels.common.memory import copy_bytes, store_le32, store_u8
-from logdex.kernels.compiled import intrinsic, ir, kernel, types
+from logdex.kernels.compiled import inner_kernel, intrinsic, ir, types
 
 CODEC_NONE, CODEC_LZ4, CODEC_ZSTD = 0, 3, 4
 """The codec numbers in a batch's attributes."""
@@ -122,7 +122,7 @@ def _call_zstd(_typing: Any, function: Any, context: Any, target: Any, room: Any
     return types.int64(*(types.int64,) * 6), codegen
 
 
-@kernel
+@inner_kernel
 def compress_bound(codec: int, size: int) -> int:
     """How many bytes `compress` may need for `size` bytes."""
     if codec == CODEC_LZ4:
@@ -131,7 +131,7 @@ def compress_bound(codec: int, size: int) -> int:
     return size + (size >> 8) + 512  # at least ZSTD_COMPRESSBOUND
 
 
-@kernel
+@inner_kernel
 def _lz4_frame(function: int, state: int, source: int, size: int, target: int) -> int:
     """Writes an LZ4 frame as Kafka does: independent blocks of 64 KiB, no checksums.
 
@@ -160,7 +160,7 @@ def _lz4_frame(function: int, state: int, source: int, size: int, target: int) -
     return at + _LZ4_FRAME_END - target
 
 
-@kernel
+@inner_kernel
 def compress(codec: int, function: int, context: int, source: int, size: int, target: int) -> int:
     """Compresses `size` bytes to `target`, which has room for `compress_bound`.
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from logdex.kernels.common.libraries import address_of, shared_library
 from logdex.kernels.common.memory import copy_bytes, load_le64, load_u8
-from logdex.kernels.compiled import intrinsic, ir, kernel, types
+from logdex.kernels.compiled import inner_kernel, intrinsic, ir, types
 
 _TEXT = b"logdex logdex logdex"
 _LZ4_OF_TEXT = b"\x74logdex \x07\x00\x50ogdex"
@@ -131,7 +131,7 @@ def _call_zstd(_typing: Any, function: Any, context: Any, target: Any, room: Any
     return types.int64(*(types.int64,) * 6), codegen
 
 
-@kernel
+@inner_kernel
 def inflate_lz4(function: int, source: int, size: int, target: int, room: int) -> int:
     """Decompresses the frame of `size` bytes at address `source` to `target`; returns the number of
     bytes.
@@ -166,7 +166,7 @@ def inflate_lz4(function: int, source: int, size: int, target: int, room: int) -
     return -1
 
 
-@kernel
+@inner_kernel
 def inflate_zstd(function: int, context: int, source: int, size: int, target: int, room: int) -> int:
     """Decompresses the frames of `size` bytes at address `source` to `target`.
 

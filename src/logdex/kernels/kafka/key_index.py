@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from logdex.kernels.common.crc32c import crc32c
 from logdex.kernels.common.memory import load_be32, load_i64, load_u8, prefetch, store_be32, store_i64, store_u8
-from logdex.kernels.compiled import kernel
+from logdex.kernels.compiled import inner_kernel, kernel
 from logdex.kernels.kafka.batch_columns import Int64s
 from logdex.layout import kafka as layout
 
@@ -41,7 +41,7 @@ _ENTRY = layout.KEY_INDEX_ENTRY.size_bytes
 _LOOKAHEAD = 16
 
 
-@kernel
+@inner_kernel
 def _scatter(
     keys: UInt64s, places: UInt32s, to_keys: UInt64s, to_places: UInt32s, start: int, end: int, shift: int, ends: Int64s
 ) -> bool:
@@ -68,7 +68,7 @@ def _scatter(
     return True
 
 
-@kernel
+@inner_kernel
 def _sort_part(
     keys: UInt64s, places: UInt32s, more_keys: UInt64s, more_places: UInt32s, start: int, end: int, shift: int
 ) -> None:
@@ -84,8 +84,8 @@ def _sort_part(
         else:
             moved = _scatter(keys, places, more_keys, more_places, start, end, shift + k * _DIGIT_BITS, ends)
     if moved:
-        keys[start:end] = more_keys[start:end]
-        places[start:end] = more_places[start:end]
+        for i in range(start, end):
+            keys[i], places[i] = more_keys[i], more_places[i]
 
 
 @kernel
@@ -140,7 +140,7 @@ def write_table(keys: UInt64s, places: UInt32s, fan_out_bits: int, fan_out: int,
         bucket += 1
 
 
-@kernel
+@inner_kernel
 def _filter_block(key: int, blocks: int) -> int:
     return np.int64(((key >> np.uint64(32)) * np.uint64(blocks)) >> np.uint64(32))
 
@@ -187,7 +187,7 @@ GOOD = -1
 """There is no damaged block."""
 
 
-@kernel
+@inner_kernel
 def _check_blocks(index: IndexBody, address: int, size: int) -> int:
     """GOOD, or the position in the body of the first damaged block that contains any of the
     bytes."""
@@ -222,7 +222,7 @@ def passes_filter(index: IndexBody, key: int, bad: int) -> bool:
     return True
 
 
-@kernel
+@inner_kernel
 def _first_at_least(entries: int, low: int, end: int, wanted: int) -> int:
     """The first of entries [low, end) whose hash bits are at least `wanted`, or `end`."""
     rest = end - low
@@ -236,7 +236,7 @@ def _first_at_least(entries: int, low: int, end: int, wanted: int) -> int:
     return low
 
 
-@kernel
+@inner_kernel
 def _find_run(index: IndexBody, key: int, run: int) -> int:
     """Stores (first, count) of a hash's entries to the two int64 at `run`.
 

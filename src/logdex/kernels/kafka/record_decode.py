@@ -18,7 +18,7 @@ import numpy as np
 from logdex import limits
 from logdex.kernels.common.memory import copy_bytes, load_i32, load_i64, load_u8, store_i32, store_i64, store_u8
 from logdex.kernels.common.vectors import copy_64
-from logdex.kernels.compiled import kernel
+from logdex.kernels.compiled import inner_kernel, kernel
 from logdex.kernels.kafka.batch_scan import ColumnAddresses
 from logdex.kernels.kafka.decompress import inflate_lz4, inflate_zstd
 from logdex.layout import kafka as layout
@@ -107,7 +107,7 @@ class Sources(NamedTuple):
     skip_control: int
 
 
-@kernel
+@inner_kernel
 def _copy(target: int, source: int, size: int) -> None:
     """Copies `size` bytes, and up to `_COPY_STEP` - 1 more."""
     if size > _LONG_COPY:
@@ -124,7 +124,7 @@ def _copy(target: int, source: int, size: int) -> None:
         done += _COPY_STEP
 
 
-@kernel
+@inner_kernel
 def _long_number(at: int, past: int, bytes_max: int) -> tuple[int, int]:
     """(zigzag number of up to `bytes_max` bytes, address after it), or (0, `past`) if it is
     longer."""
@@ -140,7 +140,7 @@ def _long_number(at: int, past: int, bytes_max: int) -> tuple[int, int]:
     return np.int64(0), past
 
 
-@kernel
+@inner_kernel
 def _number(at: int, past: int, bytes_max: int) -> tuple[int, int]:
     """As `_long_number`, without a loop for one and two bytes. The caller checks the address."""
     low = load_u8(at)
@@ -153,7 +153,7 @@ def _number(at: int, past: int, bytes_max: int) -> tuple[int, int]:
     return _long_number(at, past, bytes_max)
 
 
-@kernel
+@inner_kernel
 def _put_bit(bitmap: int, row: int, bit: int) -> None:
     """Sets bit `row` of a bitmap that is written in order, and clears later bits of its byte."""
     at, place = bitmap + (row >> 3), row & 7
@@ -161,13 +161,13 @@ def _put_bit(bitmap: int, row: int, bit: int) -> None:
     store_u8(at, before | bit << place)
 
 
-@kernel
+@inner_kernel
 def _bits_before(row: int, bitmap: int) -> int:
     """The bits below bit `row` in its byte of a bitmap (0: none)."""
     return load_u8(bitmap + (row >> 3)) & ((1 << (row & 7)) - 1) if bitmap != 0 else np.int64(0)
 
 
-@kernel
+@inner_kernel
 def _put_bits(row: int, key_bits: int, value_bits: int, t: RecordTargets) -> None:
     """Stores the byte with bit `row` of both bitmaps."""
     if t.key_valid != 0:
@@ -176,7 +176,7 @@ def _put_bits(row: int, key_bits: int, value_bits: int, t: RecordTargets) -> Non
         store_u8(t.value_valid + (row >> 3), value_bits)
 
 
-@kernel
+@inner_kernel
 def _put_bytes(row: int, at: int, stored: int, ends: int, data: int, used: int) -> int:
     """Appends `stored` bytes at address `at` as `row`, after `used` bytes; returns the bytes then
     used."""
@@ -187,7 +187,7 @@ def _put_bytes(row: int, at: int, stored: int, ends: int, data: int, used: int) 
     return used + stored
 
 
-@kernel
+@inner_kernel
 def _put_numbers(row: int, offset: int, timestamp_ms: int, base_sequence: int, delta: int, t: RecordTargets) -> None:
     if t.offset != 0:
         store_i64(t.offset + 8 * row, offset)
@@ -197,7 +197,7 @@ def _put_numbers(row: int, offset: int, timestamp_ms: int, base_sequence: int, d
         store_i32(t.sequence + 4 * row, (base_sequence + delta) & 0x7FFFFFFF if base_sequence >= 0 else -1)
 
 
-@kernel
+@inner_kernel
 def _put_headers(at: int, end: int, past: int, count: int, t: RecordTargets, state: int) -> int:
     """Appends `count` headers from address `at` on.
 
@@ -234,13 +234,13 @@ def _put_headers(at: int, end: int, past: int, count: int, t: RecordTargets, sta
     return at
 
 
-@kernel
+@inner_kernel
 def _put_header_end(row: int, t: RecordTargets, state: int) -> None:
     if t.header_ends != 0:
         store_i32(t.header_ends + 4 * row + 4, load_i64(state + 8 * HEADERS))
 
 
-@kernel
+@inner_kernel
 def _put_records(at: int, stop: int, count: int, batch: int, c: ColumnAddresses, t: RecordTargets, state: int) -> int:
     """Appends the `count` records between addresses `at` and `stop`; returns -1 or the reason not
     to."""
@@ -300,7 +300,7 @@ def _put_records(at: int, stop: int, count: int, batch: int, c: ColumnAddresses,
     return -1
 
 
-@kernel
+@inner_kernel
 def _find_records(batch: int, codec: int, c: ColumnAddresses, s: Sources, state: int) -> tuple[int, int]:
     """(address, size) of a batch's uncompressed records. Size -1: Python must decompress them."""
     given = load_i64(state + 8 * GIVEN)
@@ -317,7 +317,7 @@ def _find_records(batch: int, codec: int, c: ColumnAddresses, s: Sources, state:
     return s.arena, np.int64(-1)
 
 
-@kernel
+@inner_kernel
 def _decode_batch(batch: int, c: ColumnAddresses, t: RecordTargets, s: Sources, state: int) -> int:
     """Appends one batch; returns -1, or the reason why nothing was appended."""
     if load_i32(c.magic + 4 * batch) < 2:

@@ -25,7 +25,7 @@ from logdex.kernels.common.memory import (
     store_i64,
     store_u8,
 )
-from logdex.kernels.compiled import kernel
+from logdex.kernels.compiled import inner_kernel, kernel
 from logdex.kernels.kafka import batch_fields as field
 from logdex.kernels.kafka.compress import CODEC_NONE, compress, compress_bound
 from logdex.kernels.kafka.spans import Spans, binary_at, is_null
@@ -115,12 +115,12 @@ class BatchRule(NamedTuple):
     append_timestamp: int
 
 
-@kernel
+@inner_kernel
 def _zigzag(value: int) -> int:
     return (np.uint64(value) << np.uint64(1)) ^ np.uint64(value >> 63)
 
 
-@kernel
+@inner_kernel
 def _size_of(word: int) -> int:
     """The encoded size of a zigzagged number."""
     if word < _MORE:
@@ -128,7 +128,7 @@ def _size_of(word: int) -> int:
     return ((64 - count_leading_zeros(word)) * 9 + 64) >> 6
 
 
-@kernel
+@inner_kernel
 def _put(at: int, word: int) -> int:
     """Writes a zigzagged number and returns the address after it."""
     while word >= _MORE:
@@ -139,13 +139,13 @@ def _put(at: int, word: int) -> int:
     return at + 1
 
 
-@kernel
+@inner_kernel
 def _bytes_size(size: int) -> int:
     """The encoded size of a value of `size` bytes with its length; -1 means null."""
     return _size_of(_zigzag(size)) + max(size, 0)
 
 
-@kernel
+@inner_kernel
 def _put_bytes(at: int, source: int, size: int) -> int:
     at = _put(at, _zigzag(size))
     if size > 0:
@@ -154,14 +154,14 @@ def _put_bytes(at: int, source: int, size: int) -> int:
     return at
 
 
-@kernel
+@inner_kernel
 def _header_range(lists: Spans, i: int) -> tuple[int, int]:
     """(first, end) of record i's headers. A null list has none, whatever its offsets are."""
     first = load_i32(lists.offsets + 4 * i)
     return first, first if is_null(lists, i) else load_i32(lists.offsets + 4 * i + 4)
 
 
-@kernel
+@inner_kernel
 def _headers_size(records: Records, i: int) -> int:
     first, end = _header_range(records.header_lists, i)
     size = _size_of(_zigzag(end - first))
@@ -170,7 +170,7 @@ def _headers_size(records: Records, i: int) -> int:
     return size
 
 
-@kernel
+@inner_kernel
 def _put_headers(at: int, records: Records, i: int) -> int:
     first, end = _header_range(records.header_lists, i)
     at = _put(at, _zigzag(end - first))
@@ -182,7 +182,7 @@ def _put_headers(at: int, records: Records, i: int) -> int:
     return at
 
 
-@kernel
+@inner_kernel
 def _fill_batch(records: Records, rule: BatchRule, first: int, start: int, end: int) -> tuple[int, int, int, int]:
     """Writes records from `first` on between two addresses.
 
@@ -221,7 +221,7 @@ def _fill_batch(records: Records, rule: BatchRule, first: int, start: int, end: 
     return stop - first, at - start, max_time, ended
 
 
-@kernel
+@inner_kernel
 def _put_head(
     at: int, size: int, rule: BatchRule, offset: int, count: int, base_time: int, max_time: int, sequence: int
 ) -> None:
@@ -240,7 +240,7 @@ def _put_head(
     store_be32(at + field.COUNT, count)
 
 
-@kernel
+@inner_kernel
 def _put_row(
     row: int, at: int, size: int, crc: int, offset: int, count: int, base_time: int, max_time: int, sequence: int
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from logdex.kernels.common.memory import load_i32, load_u8
-from logdex.kernels.compiled import kernel
+from logdex.kernels.compiled import inner_kernel
 
 
 class Spans(NamedTuple):
@@ -18,7 +18,7 @@ class Spans(NamedTuple):
     first_bit: int
 
 
-@kernel
+@inner_kernel
 def is_null(spans: Spans, i: int) -> bool:
     """Whether value i is null."""
     if spans.validity == 0:
@@ -27,7 +27,7 @@ def is_null(spans: Spans, i: int) -> bool:
     return (load_u8(spans.validity + (bit >> 3)) >> (bit & 7)) & 1 == 0
 
 
-@kernel
+@inner_kernel
 def binary_at(spans: Spans, i: int) -> tuple[int, int]:
     """(address, size) of value i; size -1 for null."""
     start = load_i32(spans.offsets + 4 * i)

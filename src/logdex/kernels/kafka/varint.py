@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from logdex.kernels.common.memory import load_u8
-from logdex.kernels.compiled import kernel
+from logdex.kernels.compiled import inner_kernel
 
 VARINT_BAD = 1 << 40
 """The size of an invalid number: added to an address, it exceeds every end."""
 _BYTES_MAX = 10
 
 
-@kernel
+@inner_kernel
 def varint_size(at: int, end: int) -> int:
     """The size of the number at address `at`; `VARINT_BAD` if it does not end before `end`."""
     size = np.int64(1)
@@ -29,7 +29,7 @@ def varint_size(at: int, end: int) -> int:
     return VARINT_BAD
 
 
-@kernel
+@inner_kernel
 def read_varint(at: int, end: int) -> int:
     """The number at address `at`; 0 if `varint_size` is `VARINT_BAD`."""
     value = np.uint64(0)

@@ -9,7 +9,7 @@ import numpy as np
 
 from logdex import limits
 from logdex.kernels.common.memory import load_i64, load_le32, load_le64, load_u8, store_i32, store_i64
-from logdex.kernels.compiled import kernel
+from logdex.kernels.compiled import inner_kernel, kernel
 from logdex.kernels.kafka.spans import Spans, binary_at
 from logdex.primitives.xxh64 import PRIMES
 
@@ -17,17 +17,17 @@ _P1, _P2, _P3, _P4, _P5 = (np.uint64(prime) for prime in PRIMES)
 _OFFSET_MAX = limits.RELATIVE_OFFSET_MAX
 
 
-@kernel
+@inner_kernel
 def _rotated(value: int, bits: int) -> int:
     return (value << np.uint64(bits)) | (value >> np.uint64(64 - bits))
 
 
-@kernel
+@inner_kernel
 def _round(lane: int, word: int) -> int:
     return _rotated(lane + word * _P2, 31) * _P1
 
 
-@kernel
+@inner_kernel
 def _stripes(data: int, size: int, seed: int) -> int:
     """The hash after all whole stripes of 32 bytes, of which there is at least one."""
     a, b, c, d = seed + _P1 + _P2, seed + _P2, seed, seed - _P1
@@ -42,7 +42,7 @@ def _stripes(data: int, size: int, seed: int) -> int:
     return value
 
 
-@kernel
+@inner_kernel
 def xxh64(data: int, size: int, seed: int) -> int:
     """The XXH64 of `size` bytes at address `data`; `seed` and the result are uint64."""
     value = _stripes(data, size, seed) if size >= 32 else seed + _P5

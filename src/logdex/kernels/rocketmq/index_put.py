@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex.kernels.common.memory import finish_stores, load_be32, prefetch, store_be32, store_be64
-from logdex.kernels.compiled import kernel
+from logdex.kernels.compiled import inner_kernel, kernel
 from logdex.layout import rocketmq as layout
 
 HEADER_SIZE = layout.INDEX_HEADER.size_bytes
@@ -27,7 +27,7 @@ _AHEAD = 32
 _INT_MAX = 2147483647
 
 
-@kernel
+@inner_kernel
 def slot_of(key_hash: int, slot_num: int) -> int:
     """The slot of a hash, which is not negative. Dividing 32-bit numbers is 15 % faster than 64-bit
     ones."""

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from logdex.kernels.common.memory import load_be32, load_be64, prefetch
-from logdex.kernels.compiled import kernel
+from logdex.kernels.compiled import inner_kernel, kernel
 from logdex.kernels.rocketmq.index_put import (
     AT_HASH,
     AT_PHY_OFFSET,
@@ -31,7 +31,7 @@ _LAST_BYTE = ENTRY_SIZE - 1
 """One entry in four spans two cache lines; prefetching both makes look-ups 50 % faster."""
 
 
-@kernel
+@inner_kernel
 def _heads(
     slots: int,
     slot_num: int,
@@ -58,7 +58,7 @@ def _heads(
     return live
 
 
-@kernel
+@inner_kernel
 def _walk(
     entries: int,
     last: int,

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from logdex.kernels.common.memory import load_le64, load_u8
 from logdex.kernels.common.utf8 import HIGH_BITS, well_formed
-from logdex.kernels.compiled import inlined_kernel, kernel
+from logdex.kernels.compiled import inlined_kernel, inner_kernel, kernel
 
 _P1 = np.uint64(31)
 _P2 = np.uint64(31**2)
@@ -33,7 +33,7 @@ def _fold(word: int) -> int:
     return (quads & _LOW32) * _P4 + (quads >> np.uint64(32))
 
 
-@kernel
+@inner_kernel
 def _encoded_surrogate(address: int, left: int) -> bool:
     """Whether three bytes encode a surrogate, which Java replaces as one."""
     return (

@@ -20,7 +20,7 @@ from logdex.kernels.common.memory import (
     store_i64,
     store_u8,
 )
-from logdex.kernels.compiled import kernel
+from logdex.kernels.compiled import inner_kernel, kernel
 from logdex.layout import rocketmq as layout
 
 ROWS, SIZE = range(2)
@@ -77,7 +77,7 @@ class EncodeRules(NamedTuple):
     crc_table: int
 
 
-@kernel
+@inner_kernel
 def _copy_pieces(at: int, i: int, c: EncodeColumns) -> int:
     """Writes the properties of row `i` at an address. Returns their size."""
     begin = at

@@ -23,7 +23,7 @@ from logdex.kernels.common.memory import (
     store_i64,
     store_u8,
 )
-from logdex.kernels.compiled import kernel
+from logdex.kernels.compiled import inner_kernel, kernel
 from logdex.kernels.rocketmq.message_scan import ColumnAddresses
 from logdex.layout import rocketmq as layout
 
@@ -66,7 +66,7 @@ class GatherTargets(NamedTuple):
     msg_id_data: int
 
 
-@kernel
+@inner_kernel
 def _append(row: int, source: int, size: int, ends: int, data: int) -> None:
     """Appends `size` bytes as `row`; does nothing if `data` is 0."""
     if data == 0:
@@ -76,7 +76,7 @@ def _append(row: int, source: int, size: int, ends: int, data: int) -> None:
     store_i32(ends + 4 * row + 4, used + size)
 
 
-@kernel
+@inner_kernel
 def _put_hex(target: int, source: int, size: int) -> None:
     """Writes `size` bytes as upper-case hexadecimal digits."""
     for k in range(size):
@@ -86,7 +86,7 @@ def _put_hex(target: int, source: int, size: int) -> None:
         store_u8(target + 2 * k + 1, low + (48 if low < 10 else 55))
 
 
-@kernel
+@inner_kernel
 def _put_msg_id(row: int, host: int, host_size: int, offset: int, scratch: int, ends: int, data: int) -> None:
     """Appends the MessageID: store host and physical offset; does nothing if `data` is 0."""
     if data == 0:

@@ -24,7 +24,7 @@ from logdex.kernels.common.memory import (
     store_i32,
     store_i64,
 )
-from logdex.kernels.compiled import kernel
+from logdex.kernels.compiled import inner_kernel, kernel
 from logdex.kernels.rocketmq.java_hash import index_key_hash, java_hash
 from logdex.kernels.rocketmq.name_table import TOPIC_RECORD, LookupTables, find_queue, find_topic
 from logdex.kernels.rocketmq.property_text import (
@@ -169,7 +169,7 @@ class Rules(NamedTuple):
     delay_level_count: int
 
 
-@kernel
+@inner_kernel
 def head_problem(at: int, end: int) -> int:
     """FILE_END, a reason to stop, or -1 if a message of a possible size starts at `at`."""
     if end - at < 8:
@@ -185,7 +185,7 @@ def head_problem(at: int, end: int) -> int:
     return TORN if size > end - at else -1
 
 
-@kernel
+@inner_kernel
 def _tags_code(found: int, schedule: bool, store_ms: int, r: Rules) -> int:
     """The tagsCode: the hash of TAGS, or a delayed message's delivery time; -(1 << 62) for a bad
     DELAY."""
@@ -201,7 +201,7 @@ def _tags_code(found: int, schedule: bool, store_ms: int, r: Rules) -> int:
     return np.int64(np.int32(np.uint32(java_hash(tags, load_i64(found + TAGS_AT + 8), 0))))
 
 
-@kernel
+@inner_kernel
 def _put_hashes(found: int, limit: int, topic: int, tags_too: int, out: int, count: int) -> int:
     """Stores the index hashes of one message in the engine's order: UNIQ_KEY, KEYS, then TAGS if
     indexed."""
@@ -220,7 +220,7 @@ def _put_hashes(found: int, limit: int, topic: int, tags_too: int, out: int, cou
     return count
 
 
-@kernel
+@inner_kernel
 def _measure(at: int, size: int, parts: int) -> bool:
     """Fills int64s at `parts`: addresses of store time, body, topic, properties; lengths of the
     last three.
@@ -255,7 +255,7 @@ def _measure(at: int, size: int, parts: int) -> bool:
     return properties_at + properties_length == at + size
 
 
-@kernel
+@inner_kernel
 def _crc_is_right(at: int, body_at: int, body_length: int, r: Rules) -> bool:
     if body_length == 0 or not r.check_crc:
         return True
@@ -263,7 +263,7 @@ def _crc_is_right(at: int, body_at: int, body_length: int, r: Rules) -> bool:
     return crc == (load_be32(at + _AT_CRC) & 0xFFFFFFFF)
 
 
-@kernel
+@inner_kernel
 def _put_columns(at: int, i: int, size: int, parts: int, store_ms: int, c: ColumnAddresses) -> None:
     store_i64(c.stored_offset + 8 * i, load_be64(at + _AT_PHYSICAL))
     store_i64(c.queue_offset + 8 * i, load_be64(at + _AT_QUEUE_OFFSET))
@@ -277,7 +277,7 @@ def _put_columns(at: int, i: int, size: int, parts: int, store_ms: int, c: Colum
     store_i32(c.properties_length + 4 * i, load_i64(parts + 48))
 
 
-@kernel
+@inner_kernel
 def one_message(at: int, limit: int, size: int, state: int, c: ColumnAddresses, t: LookupTables, r: Rules) -> int:
     """Stores the message at address `at` in the columns; returns -1, or the reason not to."""
     parts, found = state + _PARTS, state + _FOUND

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from logdex.kernels.common.memory import load_i32, load_i64
-from logdex.kernels.compiled import kernel
+from logdex.kernels.compiled import inner_kernel, kernel
 from logdex.kernels.rocketmq.property_text import load_up_to
 
 TOPIC_RECORD = 40
@@ -37,7 +37,7 @@ def mix(a: int, b: int) -> int:
     return np.int64((h ^ (h >> np.uint64(32))) & np.uint64(0x7FFFFFFF))
 
 
-@kernel
+@inner_kernel
 def _masked(at: int, size: int, limit: int) -> int:
     word = load_up_to(at, limit)
     if size < 8:
@@ -54,7 +54,7 @@ def topic_place(at: int, size: int, limit: int) -> int:
     return mix(first, last + np.uint64(size))
 
 
-@kernel
+@inner_kernel
 def _same_bytes(a: int, a_limit: int, b: int, size: int) -> bool:
     k = 0
     while k + 8 <= size:
@@ -64,7 +64,7 @@ def _same_bytes(a: int, a_limit: int, b: int, size: int) -> bool:
     return k == size or _masked(a + k, size - k, a_limit) == load_up_to(b + k, b + size)
 
 
-@kernel
+@inner_kernel
 def find_topic(at: int, size: int, limit: int, t: LookupTables) -> int:
     """The number of the topic of `size` bytes at address `at`, or -1."""
     place = topic_place(at, size, limit) & t.topic_mask
@@ -78,7 +78,7 @@ def find_topic(at: int, size: int, limit: int, t: LookupTables) -> int:
         place = (place + 1) & t.topic_mask
 
 
-@kernel
+@inner_kernel
 def find_queue(topic: int, queue_id: int, t: LookupTables) -> int:
     """The number of a topic's queue, or -1."""
     key = (topic << 32) | (queue_id & 0xFFFFFFFF)

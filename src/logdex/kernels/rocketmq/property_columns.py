@@ -22,7 +22,7 @@ from logdex.kernels.common.memory import (
     store_u8,
 )
 from logdex.kernels.common.utf8 import HIGH_BITS, well_formed
-from logdex.kernels.compiled import kernel
+from logdex.kernels.compiled import inner_kernel, kernel
 from logdex.kernels.rocketmq.property_text import NAME_KEYS, NAME_TAGS, NAME_UNIQ_KEY, separators
 
 SLACK = 8
@@ -66,7 +66,7 @@ class PropertyTargets(NamedTuple):
     unique_key_data: int
 
 
-@kernel
+@inner_kernel
 def _find_pairs(start: int, end: int, pairs: int) -> int:
     """Stores the pairs with name and value in stored order; returns their number. A value may
     contain byte 1."""
@@ -90,7 +90,7 @@ def _find_pairs(start: int, end: int, pairs: int) -> int:
     return _note_pair(name, separator, end, pairs, count)
 
 
-@kernel
+@inner_kernel
 def _note_pair(name: int, separator: int, end: int, pairs: int, count: int) -> int:
     if separator <= name or end - separator <= 1 or count == PAIRS_MAX:
         return count
@@ -119,7 +119,7 @@ def _is_utf8(start: int, end: int) -> bool:
     return True
 
 
-@kernel
+@inner_kernel
 def _has_equal_names(pairs: int, count: int) -> bool:
     for i in range(1, count):
         name = load_i64(pairs + _PAIR_SIZE * i)
@@ -137,7 +137,7 @@ def _has_equal_names(pairs: int, count: int) -> bool:
     return False
 
 
-@kernel
+@inner_kernel
 def _put(source: int, size: int, place: int, used: int, ends: int, data: int) -> int:
     """Appends a text at `place`, after `used` bytes, if there are outputs; returns the bytes then
     used."""
@@ -147,7 +147,7 @@ def _put(source: int, size: int, place: int, used: int, ends: int, data: int) ->
     return used + size
 
 
-@kernel
+@inner_kernel
 def _put_keys(start: int, end: int, t: PropertyTargets, state: int) -> None:
     """Appends the keys of a KEYS value, split at spaces, without empty ones."""
     count, used = load_i64(state + 8 * KEYS), load_i64(state + 8 * KEY_BYTES)
@@ -162,7 +162,7 @@ def _put_keys(start: int, end: int, t: PropertyTargets, state: int) -> None:
     store_i64(state + 8 * KEY_BYTES, used)
 
 
-@kernel
+@inner_kernel
 def _put_optional(row: int, pair: int, counter: int, ends: int, valid: int, data: int, state: int) -> None:
     """Appends the value of the pair at address `pair` (0: null) as row `row`, and counts it in
     `state`."""
@@ -177,7 +177,7 @@ def _put_optional(row: int, pair: int, counter: int, ends: int, valid: int, data
         store_u8(valid + row, np.int64(pair != 0))
 
 
-@kernel
+@inner_kernel
 def _put_message(row: int, pairs: int, count: int, t: PropertyTargets, state: int) -> None:
     """Appends or counts the pairs of message `row`."""
     before = load_i64(state + 8 * PAIRS)

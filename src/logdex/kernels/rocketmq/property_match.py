@@ -8,12 +8,12 @@ from __future__ import annotations
 import numpy as np
 
 from logdex.kernels.common.memory import load_i32, load_i64, load_u8, store_u8
-from logdex.kernels.compiled import kernel
+from logdex.kernels.compiled import inner_kernel, kernel
 from logdex.kernels.rocketmq.message_scan import ColumnAddresses
 from logdex.kernels.rocketmq.property_text import TAGS_AT, find_properties
 
 
-@kernel
+@inner_kernel
 def _is_one_of(at: int, size: int, tags: int, ends: int, tag_count: int) -> bool:
     """Whether the `size` bytes at address `at` are one of the tags."""
     start = np.int64(0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from logdex.kernels.common.memory import count_trailing_zeros, load_le64, load_u8, store_i32, store_i64
-from logdex.kernels.compiled import kernel
+from logdex.kernels.compiled import inner_kernel
 from logdex.kernels.rocketmq.java_hash import index_key_hash
 
 FOUND_SIZE = 12
@@ -35,7 +35,7 @@ NAME_UNIQ_KEY = np.uint64(int.from_bytes(b"UNIQ_KEY", "little"))
 """Names as little-endian words."""
 
 
-@kernel
+@inner_kernel
 def load_up_to(at: int, limit: int) -> int:
     """Eight bytes at `at` as a little-endian word; bytes from `limit` on are zero."""
     if at + 8 <= limit:
@@ -46,19 +46,19 @@ def load_up_to(at: int, limit: int) -> int:
     return word
 
 
-@kernel
+@inner_kernel
 def _zero_bytes(word: int) -> int:
     """0x80 in each byte of `word` that is zero, 0 in the others."""
     return ~(((word & _SEVENS) + _SEVENS) | word | _SEVENS)
 
 
-@kernel
+@inner_kernel
 def separators(word: int) -> int:
     """0x80 in each byte of `word` that ends a name (1) or a pair (2), 0 in the others."""
     return _zero_bytes(word ^ _ONES) | _zero_bytes(word ^ _TWOS)
 
 
-@kernel
+@inner_kernel
 def _note(name: int, separator: int, end: int, limit: int, found: int) -> None:
     """Records the value between `separator` and `end` if the name is one of the six."""
     size = separator - name
@@ -79,7 +79,7 @@ def _note(name: int, separator: int, end: int, limit: int, found: int) -> None:
         store_i64(found + place + 8, end - separator - 1)
 
 
-@kernel
+@inner_kernel
 def _place_of_long(name: int, size: int) -> int:
     """The place in `found` of a name that begins with INNER_MU and has `size` bytes, or -1."""
     if size == 20 and load_le64(name + 8) == _LTI_DISP and load_le64(name + 12) == _DISPATCH:
@@ -89,7 +89,7 @@ def _place_of_long(name: int, size: int) -> int:
     return -1
 
 
-@kernel
+@inner_kernel
 def find_properties(start: int, end: int, limit: int, found: int) -> None:
     """Searches the properties at addresses [start, end) and fills `found`; the last of equal names
     wins.
@@ -127,7 +127,7 @@ def find_properties(start: int, end: int, limit: int, found: int) -> None:
         _note(name, separator, end, limit, found)
 
 
-@kernel
+@inner_kernel
 def hash_keys(start: int, size: int, limit: int, seed: int, out: int, count: int) -> int:
     """Stores the index hash of each key of a KEYS value in the int32s at `out`, from element
     `count` on.
@@ -155,7 +155,7 @@ def hash_keys(start: int, size: int, limit: int, seed: int, out: int, count: int
     return count
 
 
-@kernel
+@inner_kernel
 def parse_int(at: int, size: int) -> int:
     """`Integer.parseInt` of ASCII text; -(1 << 40) where Java would throw."""
     bad = -(1 << 40)
