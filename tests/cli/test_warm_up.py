@@ -101,8 +101,9 @@ def all_kernels() -> set[str]:
     for each in pkgutil.walk_packages(kernels.__path__, f"{kernels.__name__}."):
         tree = ast.parse(Path(importlib.util.find_spec(each.name).origin).read_text("utf-8"))  # type: ignore[arg-type, union-attr]
         for function in ast.walk(tree):
-            decorators = function.decorator_list if isinstance(function, ast.FunctionDef) else []
-            if [*map(ast.unparse, decorators)] in (["kernel"], ["inner_kernel"]):
+            if not isinstance(function, ast.FunctionDef):
+                continue
+            if [*map(ast.unparse, function.decorator_list)] in (["kernel"], ["inner_kernel"]):
                 _, _, family, module = each.name.split(".")
                 found.add(f"{family}/{module}.{function.name}")
     return found
