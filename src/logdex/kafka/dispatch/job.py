@@ -31,7 +31,7 @@ from logdex.kafka.rebuild.report import KafkaRebuildReport
 from logdex.kafka.rebuild.segment import RebuildSettings, SegmentDone, derive_segments
 from logdex.kafka.rebuild.source import RebuildSource, SourceSegment, check_output, find_source
 from logdex.kafka.rebuild.stage import StagedRows
-from logdex.kafka.rebuild.state import StateDone, StateTask, derive_states, kept_by_recovery
+from logdex.kafka.rebuild.state import StateDone, StateTask, derive_states, with_known_state
 from logdex.kafka.segment.index_interval import index_intervals
 
 GROUP_BYTES_A_CORE = 4 << 30
@@ -210,7 +210,7 @@ class LogDispatcher(Stoppable):
                 new[segment.source.partition][segment.source.base_offset] = segment
         whole = [each for each in partitions if each.is_there and _are_there(new[each.folder])]
         derived = {each.folder: self._all_of(each, new[each.folder]) for each in whole}
-        states = [StateTask(folder, kept_by_recovery([*done.values()])) for folder, done in derived.items()]
+        states = [StateTask(folder, with_known_state([*done.values()])) for folder, done in derived.items()]
         task_states = partial(derive_states, f"{directory}/states", True, env)
         for some in runner.run("logdex dispatch: states", task_states, [states] if states else []):
             for state in some:

@@ -27,7 +27,7 @@ from logdex.kafka.rebuild.report import KafkaRebuildReport
 from logdex.kafka.rebuild.segment import RebuildSettings, SegmentDone, derive_segments
 from logdex.kafka.rebuild.source import RebuildSource, SourceSegment, check_output, find_source
 from logdex.kafka.rebuild.space import require_space
-from logdex.kafka.rebuild.state import StateDone, StateTask, derive_states, kept_by_recovery
+from logdex.kafka.rebuild.state import StateDone, StateTask, derive_states, with_known_state
 from logdex.kafka.segment.index_interval import describe_intervals, index_intervals
 from logdex.kafka.settings.log_config import LogConfig
 
@@ -173,7 +173,7 @@ class _Job:
 
     def derive_states(self, segments: dict[str, list[SegmentDone]]) -> list[StateDone]:
         """Runs phase 2 and returns its results in the order of partitions."""
-        all_tasks = [StateTask(partition, kept_by_recovery(done)) for partition, done in segments.items()]
+        all_tasks = [StateTask(partition, with_known_state(done)) for partition, done in segments.items()]
         step = -(-len(all_tasks) // (STATE_TASKS_A_CORE * self.runner.cores))
         tasks = [all_tasks[first : first + step] for first in range(0, len(all_tasks), step)]
         task = partial(derive_states, f"{self.directory}/{STATES_DIR}", self.settings.sync, self.worker_env)

@@ -17,7 +17,7 @@ from logdex.kafka.files.file_names import (
     parse_offset_file,
 )
 from logdex.kafka.rebuild.segment import RebuildSettings, SegmentDone
-from logdex.kafka.rebuild.state import StateDone, kept_by_recovery
+from logdex.kafka.rebuild.state import StateDone, with_known_state
 
 SEGMENTS_DIR = "segments"
 STATES_DIR = "states"
@@ -50,14 +50,15 @@ def assemble(
 ) -> Publication:
     """Moves the files of successful attempts to their places in the staging directory `directory`.
 
-    In place, if a segment is damaged, the partition's producer snapshots, transaction indexes and
-    leader epochs stay as they were, because the segments after it would otherwise have none.
+    In place, if a segment is damaged or cannot be read in part, the partition's producer snapshots,
+    transaction indexes and leader epochs stay as they were: what is behind would have none.
     """
     plan = Publication()
     state_of = {state.partition: state for state in states}
     for partition, done in segments.items():
         state = state_of.get(partition)
-        if in_place and state is not None and len(kept_by_recovery(done)) < len(done):
+        is_known = len(with_known_state(done)) == len(done) and not any(each.has_unreadable for each in done)
+        if in_place and state is not None and not is_known:
             state = None
             where = done[0].source.path.rpartition("/")[0]
             plan.notes.append(f"{where}: .snapshot, .txnindex and leader-epoch-checkpoint stay as they were")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from logdex.jobs import reports
 from logdex.kafka.rebuild.segment import SegmentDone
-from logdex.kafka.rebuild.state import StateDone, kept_by_recovery
+from logdex.kafka.rebuild.state import StateDone, with_known_state
 from logdex.kafka.scan.scanner import EndKind
 from logdex.primitives.shown import counted
 
@@ -57,15 +57,18 @@ class KafkaRebuildReport(reports.RebuildReport):
         self.partitions += 1
         for number, done in enumerate(segments):
             self.note_segment(done, is_last=number + 1 == len(segments))
-        behind = len(segments) - len(kept_by_recovery(segments))
+        known = with_known_state(segments)
+        behind = len(segments) - len(known)
         if behind:
             first = segments[-behind].source.path
-            told, them = "this segment comes", "it: it has"
+            told, them, have = "this segment comes", "it", "it has"
             if behind > 1:
-                told, them = f"this and {counted(behind - 1, 'more segment')} come", "them: they have"
+                told, them, have = f"this and {counted(behind - 1, 'more segment')} come", "them", "they have"
+            why = f"a damaged one, and a broker's recovery would remove {them}"
+            if known[-1].has_unreadable:
+                why = "one that cannot be read in part"
             self.losses.append(
-                f"{first}: {told} after a damaged one, and a broker's recovery would remove {them} indexes, "
-                "but no .snapshot, .txnindex or leader epochs"
+                f"{first}: {told} after {why}: {have} indexes, but no .snapshot, .txnindex or leader epochs"
             )
 
     def note_state(self, done: StateDone) -> None:

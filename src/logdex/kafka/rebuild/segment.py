@@ -20,6 +20,7 @@ from logdex.kafka.files.file_names import INDEX_SUFFIX, KEY_INDEX_SUFFIX, TIME_I
 from logdex.kafka.key_index.build import build_key_index
 from logdex.kafka.rebuild.source import SourceSegment
 from logdex.kafka.rebuild.stage import StagedRows, StageWriter
+from logdex.kafka.scan.behind_unreadable import scan_readable
 from logdex.kafka.scan.rising_batches import CONTRADICTION, RisingBatches, all_rise, expected_offset
 from logdex.kafka.scan.scanner import WINDOW_BATCHES, BatchScanner, EndKind
 from logdex.kafka.segment.segment_recovery import DerivedSegment, derive_segment, first_fall
@@ -45,8 +46,8 @@ class RebuildSettings:
 @dataclass(frozen=True, slots=True)
 class SegmentDone:
     """The files `names` of a segment in `directory`, and its counts for the report. There are none
-    if a broker had removed or replaced the segment, so that it `is_gone`. `is_unreadable` states
-    that the bytes behind the good batches cannot be read.
+    if a broker had removed or replaced the segment, so that it `is_gone`. `has_unreadable` states
+    that there are bytes that cannot be read; `staged` has the batches before the first of them.
 
     `size_bytes` is the size of the good batches, `end` states why they end, and `error` where and
     what is wrong after them. `losses` lists what else is missing from the files.
@@ -67,7 +68,7 @@ class SegmentDone:
     key_entries: int
     losses: tuple[str, ...]
     is_gone: bool = False
-    is_unreadable: bool = False
+    has_unreadable: bool = False
 
     @staticmethod
     def gone(source: SourceSegment) -> SegmentDone:
@@ -119,10 +120,8 @@ def _derive(
         offset_file_name(base, INDEX_SUFFIX): derived.offset_index,
         offset_file_name(base, TIME_INDEX_SUFFIX): derived.time_index,
     }
-    losses, key_entries = (
-        [f"{each.why}; bytes {each.start} to {each.end} are in no index" for each in derived.left_out],
-        0,
-    )
+    losses = [f"{each.why}; bytes {each.start} to {each.end} are in no index" for each in derived.left_out]
+    key_entries = 0
     if not found.is_rising:
         losses += _contradictions(segment, derived.size_bytes, env)
     if settings.key_index:
@@ -149,7 +148,7 @@ def _derive(
         time_entries=len(derived.time_index) // TIME_INDEX_ENTRY.size_bytes,
         key_entries=key_entries,
         losses=tuple(losses),
-        is_unreadable=derived.end.is_unreadable,
+        has_unreadable=derived.end.is_unreadable or bool(derived.left_out),
     )
 
 
@@ -159,7 +158,7 @@ def _contradictions(segment: SourceSegment, stop: int, env: Env) -> list[str]:
     first, count, before = None, 0, segment.base_offset - 1
     rising = RisingBatches(before)
     scanner = BatchScanner(check_crc=False, env=env, unreadable_is_damage=True)
-    windows = (rising.add(window.columns) for window in scanner.scan_file(segment.path, stop=stop))
+    windows = (rising.add(window.columns) for window in scan_readable(scanner, segment.path, stop, [], env))
     for judged in (*windows, rising.flush()):
         if judged is None:
             continue
@@ -211,11 +210,15 @@ class _Scan:
 
     def _run(self, stage_path: str, stop: int | None) -> DerivedSegment:
         self.messages, at, last = 0, 0, self._segment.base_offset - 1
+        is_behind = False
+        """Whether the batches come behind bytes that cannot be read."""
         with StageWriter(stage_path, self._env) as stage:
 
             def take(columns: BatchColumns) -> None:
-                nonlocal at, last
-                stage.put(columns)
+                nonlocal at, last, is_behind
+                is_behind = is_behind or int(columns.position[0]) > at
+                if not is_behind:
+                    stage.put(columns)
                 self.is_rising = self.is_rising and all_rise(columns.base_offset, columns.last_offset, last)
                 last = int(columns.last_offset[-1])
                 messages = int(abs(columns.count).sum())  # -1 is a compressed wrapper of an old format

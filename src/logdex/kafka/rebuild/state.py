@@ -2,8 +2,8 @@
 partition.
 
 These are .txnindex per segment, .snapshot at the base offset of each segment but the first and at
-the log end offset, and leader-epoch-checkpoint. They cover the segments that a broker's recovery
-keeps: those up to the first truncated one.
+the log end offset, and leader-epoch-checkpoint. They cover the log up to the first damage or the
+first byte that cannot be read: a lost batch may have ended a transaction or begun an epoch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from logdex.kafka.state.producer_state import ProducerStates, aborted_of
 
 @dataclass(frozen=True, slots=True)
 class StateTask:
-    """A partition and the segments that a recovery keeps."""
+    """A partition and its segments `with_known_state`."""
 
     partition: str
     segments: tuple[SegmentDone, ...]
@@ -43,11 +43,11 @@ class StateDone:
     losses: tuple[str, ...]
 
 
-def kept_by_recovery(segments: list[SegmentDone]) -> tuple[SegmentDone, ...]:
-    """The segments up to the first that a broker's recovery truncates; it removes the others. It
-    truncates none because of bytes that cannot be read."""
+def with_known_state(segments: list[SegmentDone]) -> tuple[SegmentDone, ...]:
+    """The segments up to the first that is damaged, which a broker's recovery truncates, or that
+    cannot be read in part. What was in the lost batches is not known."""
     for number, segment in enumerate(segments):
-        if not segment.is_whole and not segment.is_unreadable:
+        if not segment.is_whole or segment.has_unreadable:
             return tuple(segments[: number + 1])
     return tuple(segments)
 

@@ -66,7 +66,7 @@ class LogResume:
             return Resumed(-1)
         load(self._data, end.position)
         resumed = self._behind_batch(end.position)
-        take_unreadable(self._data)  # whoever reads these bytes has the fault again, and tells of it
+        take_unreadable(self._data)  # they stay known as such: the scan that comes to them tells of them
         return resumed
 
     def _behind_batch(self, position: int) -> Resumed:
