@@ -24,7 +24,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * {@code record TOPIC PARTITION OFFSET KEY NUMBER}: the broker acknowledged this record, without a number if it is a
  * tombstone; not said of transactions;
  * {@code acked TOPIC PARTITION OFFSET}: the broker acknowledged the record at that offset and all before it;
- * {@code committed TOPIC PARTITION OFFSET}: the same of a transaction whose markers are written.
+ * {@code committed TOPIC PARTITION OFFSET}: the same of a transaction whose markers are written;
+ * {@code deleting TOPIC 0 0}: the topic will be deleted now. The next run creates one of the same name.
  */
 public final class SoakLoad {
     private static final String[] CODECS = {"none", "lz4", "zstd", "gzip", "snappy"};
@@ -60,6 +61,7 @@ public final class SoakLoad {
                     produce("gone-" + round, 0, "none", 300, 100);
                 }
                 if (round % 12 == 9) {
+                    say("deleting", "gone-" + (round - 4), 0, 0);
                     admin.deleteTopics(List.of("gone-" + (round - 4))).all().get();
                 }
             }

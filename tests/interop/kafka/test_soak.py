@@ -92,6 +92,8 @@ class Load:
                 key, number = record
                 known = Known(int(offset), key, None if number == "-" else int(number))
                 self.records[topic, int(partition)].append(known)
+            elif what == "deleting":
+                self.records.pop((topic, int(partition)), None)
             else:
                 said = (what, topic, int(partition))
                 self.acknowledged[said] = max(int(offset), self.acknowledged.get(said, -1))
