@@ -170,6 +170,7 @@ class Scanner:
                     reason, start = yield from self._windows(file, data, file.start_offset, start, stop)
                     self.stopped_at = start
                     if reason in (kernel.FILE_END, kernel.LIMIT):
+                        take_unreadable(data)  # kernels load a few bytes behind the last message, too
                         return None
                     end = log_end_at(file, data, start, reason)
                     require_readable(data, start, data.size)

@@ -1,0 +1,72 @@
+"""Sectors that cannot be read in the filler, behind the log's end, and around bodies that hold
+messages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from logdex.layout.rocketmq import BLANK
+from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.message.stored_message import StoredMessage
+from logdex.rocketmq.rebuild import rebuild
+from logdex.rocketmq.rebuild.parts import scan_part
+from logdex.rocketmq.rebuild.source import behind_unreadable
+from logdex.rocketmq.scan.scan_part import ScanPart
+from logdex.rocketmq.settings.dialect import Dialect
+from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.testing import BadSectorsEnv
+from logdex.testing.store_builder import make_message, write_commit_log
+from tests.plain_twins import plain_twins
+
+PAGE = 4096
+FILE = 8 * PAGE
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=FILE,
+    mapped_file_size_consume_queue=20 * 50,
+    max_hash_slot_num=7,
+    max_index_num=100,
+    dialect=Dialect.of("5.5.0"),
+)
+
+
+def sized(number: int, size: int, body: bytes = b"") -> StoredMessage:
+    """A message of `size` bytes whose body begins with `body`."""
+    properties = [(b"KEYS", b"key-%d" % number), (b"TAGS", b"TagA")]
+    bare = make_message(queue_offset=number, properties=properties, body=b"").size_bytes
+    return make_message(queue_offset=number, properties=properties, body=body.ljust(size - bare, b"-"))
+
+
+def build(root: Path, sizes: list[int], *, empty_files: int = 0) -> Path:
+    write_commit_log(str(root), [sized(*each) for each in enumerate(sizes)], FILE)
+    rebuild(str(root), str(root), CONFIG, in_place=True, sync=False)
+    for _ in range(empty_files):
+        files = len(list((root / "commitlog").iterdir()))
+        (root / "commitlog" / f"{files * FILE:020d}").write_bytes(bytes(FILE))
+    return root
+
+
+def bad(root: Path, *sectors: tuple[int, int, int]) -> BadSectorsEnv:
+    """An environment that cannot read some pages: (number of the file, first page, page behind)."""
+    ranges: dict[str, list[tuple[int, int]]] = {}
+    for number, first, behind in sectors:
+        path = str(root / "commitlog" / f"{number * FILE:020d}")
+        ranges.setdefault(path, []).append((first * PAGE, behind * PAGE))
+    return BadSectorsEnv(ranges)
+
+
+def test_the_zeros_of_a_filler_are_not_missed(tmp_path: Path) -> None:
+    root = build(tmp_path / "store", [7 * PAGE - BLANK.size_bytes, 2 * PAGE])
+    with plain_twins(False):
+        report = rebuild(str(root), str(tmp_path / "out"), CONFIG, sync=False, env=bad(root, (0, 7, 8)))
+    assert report.messages == 2
+    assert report.losses == []
+
+
+def test_a_part_whose_last_message_ends_where_a_sector_begins(tmp_path: Path) -> None:
+    root = build(tmp_path / "store", [PAGE] * 7)
+    env = bad(root, (0, 4, 5))
+    with CommitLog.of_config(str(root), CONFIG, env=env) as log, plain_twins(False):
+        part = ScanPart(log.files[0], 2 * PAGE, 4 * PAGE, found=True)
+        behind = behind_unreadable(str(root), log, CONFIG, env)
+        scan = scan_part(part, CONFIG, str(tmp_path / "stage"), behind=behind, env=env)
+    assert (scan.messages, scan.next, scan.end, scan.left_out) == (2, 4 * PAGE, None, [])
