@@ -3,11 +3,12 @@ messages."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from logdex.layout.rocketmq import BLANK
 from logdex.rocketmq.commit_log.commit_log import CommitLog
-from logdex.rocketmq.message.stored_message import StoredMessage
+from logdex.rocketmq.message.stored_message import StoredMessage, encode_message
 from logdex.rocketmq.rebuild import rebuild
 from logdex.rocketmq.rebuild.parts import scan_part
 from logdex.rocketmq.rebuild.source import behind_unreadable
@@ -16,6 +17,7 @@ from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.testing import BadSectorsEnv
 from logdex.testing.store_builder import make_message, write_commit_log
+from tests.hostile.rocketmq.embedded import HEAD_SIZE, inner
 from tests.plain_twins import plain_twins
 
 PAGE = 4096
@@ -70,3 +72,18 @@ def test_a_part_whose_last_message_ends_where_a_sector_begins(tmp_path: Path) ->
         behind = behind_unreadable(str(root), log, CONFIG, env)
         scan = scan_part(part, CONFIG, str(tmp_path / "stage"), behind=behind, env=env)
     assert (scan.messages, scan.next, scan.end, scan.left_out) == (2, 4 * PAGE, None, [])
+
+
+def test_bytes_that_cannot_be_read_are_not_taken_for_unwritten_ones(tmp_path: Path) -> None:
+    """The body of the second message holds a message behind which all bytes read as zeros."""
+    root, at = tmp_path / "store", PAGE + 10
+    held = inner(at + HEAD_SIZE)
+    messages = [sized(0, at), sized(1, 4 * PAGE, held + bytes(2 * PAGE)), sized(2, PAGE)]
+    write_commit_log(str(root), messages, FILE)
+    rebuild(str(root), str(root), CONFIG, in_place=True, sync=False)
+    path = root / "commitlog" / f"{0:020d}"
+    assert path.read_bytes()[at:].startswith(encode_message(replace(messages[1], physical_offset=at))[:HEAD_SIZE])
+    env = bad(root, (0, 0, 1), (0, 2, 8))
+    report = rebuild(str(root), str(tmp_path / "out"), CONFIG, sync=False, env=env)
+    assert report.messages == 0
+    assert report.lossy

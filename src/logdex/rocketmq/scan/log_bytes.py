@@ -18,6 +18,7 @@ from logdex import limits
 from logdex.errors import CorruptError
 from logdex.io.env import Env
 from logdex.io.mapped.byte_array import ByteArray
+from logdex.io.mapped.mapping import readable_end
 from logdex.layout.rocketmq import (
     BLANK,
     BLANK_MAGIC,
@@ -120,8 +121,12 @@ class LogBytes:
 
     @cached_property
     def _last_written(self) -> int:
+        """The last byte that is not zero. Where bytes behind it cannot be read nobody knows it, and
+        no place counts as unwritten."""
         last = self.last_nonzero(0)
-        return -1 if last is None else last
+        first_zero = 0 if last is None else last + 1
+        all_read = readable_end(self._data, first_zero, self._data_end) == self._data_end
+        return first_zero - 1 if all_read else self.size
 
     def goes_on(self, at: int) -> bool:
         """Returns whether a message may end at `at`: another message begins there by its head or by
