@@ -15,6 +15,7 @@ from logdex.rocketmq.rebuild.source import behind_unreadable
 from logdex.rocketmq.scan.scan_part import ScanPart
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.verify import verify
 from logdex.testing import BadSectorsEnv
 from logdex.testing.store_builder import make_message, write_commit_log
 from tests.hostile.rocketmq.embedded import HEAD_SIZE, inner
@@ -87,3 +88,26 @@ def test_bytes_that_cannot_be_read_are_not_taken_for_unwritten_ones(tmp_path: Pa
     report = rebuild(str(root), str(tmp_path / "out"), CONFIG, sync=False, env=env)
     assert report.messages == 0
     assert report.lossy
+
+
+def test_a_file_behind_the_end_of_the_log_that_cannot_be_read(tmp_path: Path) -> None:
+    root = build(tmp_path / "store", [PAGE, PAGE], empty_files=2)
+    env = bad(root, (1, 0, 1))
+    report = rebuild(str(root), str(tmp_path / "out"), CONFIG, sync=False, env=env)
+    assert report.messages == 2
+    assert report.lossy
+    assert f"{FILE:020d}: byte 0: bytes 0 to 8 cannot be read" in report.losses[0]
+    assert [(each.check, each.path) for each in verify(str(root), CONFIG, env=env).findings] == [
+        ("unreadable", str(root / "commitlog" / f"{FILE:020d}"))
+    ]
+
+
+def test_verify_does_not_call_an_end_that_cannot_be_read_torn(tmp_path: Path) -> None:
+    root = build(tmp_path / "store", [PAGE, 3 * PAGE, 5 * PAGE, 3 * PAGE])
+    env = bad(root, (0, 2, 8), (1, 1, 8))
+    report = verify(str(root), CONFIG, env=env)
+    places = [(0, PAGE), (1, 0)]
+    assert [(each.check, each.path, each.position) for each in report.findings] == [
+        ("unreadable", str(root / "commitlog" / f"{number * FILE:020d}"), at) for number, at in places
+    ]
+    assert not any("cuts" in each.mend for each in report.findings)

@@ -204,15 +204,20 @@ def _end_of_cut_file(log: CommitLog, file: CommitLogFile, position: int, *, is_l
 
 def _hole_before_files(log: CommitLog, end: LogEnd) -> LogEnd:
     """Returns `end`, as a hole if it is at zeros and a later file of the log begins with a
-    message."""
+    message. If none does, but the disk cannot read where one of them begins, the log ends there."""
     if end.kind is not EndKind.ZEROS:
         return end
-    here = log.file_of(end.offset)
-    for file in log.files:
-        if file.start_offset > end.offset and _is_written(log, file, file.start_offset, if_removed=False):
+    here, unreadable = log.file_of(end.offset), None
+    for file in (file for file in log.files if file.start_offset > end.offset):
+        try:
+            is_written = _is_written(log, file, file.start_offset, if_removed=False)
+        except UnreadableError as error:
+            unreadable = unreadable or unreadable_end(file, 0, error)
+            continue
+        if is_written:
             has_grown = here is not None and _is_written(log, here, end.offset, if_removed=True)
             return end if has_grown else _hole(end, file.path)
-    return end
+    return unreadable or end
 
 
 def _is_written(log: CommitLog, file: CommitLogFile, offset: int, *, if_removed: bool) -> bool:

@@ -7,7 +7,6 @@ after it if more messages follow.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
 
 from logdex.errors import TruncatedError, UnreadableError, VanishedError
 from logdex.io.env import Env
@@ -26,21 +25,10 @@ from logdex.rocketmq.verify.damage import OFFSET_MAX, Damage
 from logdex.rocketmq.verify.filler import blank_of
 from logdex.rocketmq.verify.misnamed import well_named
 from logdex.rocketmq.verify.proven.runs import CUT_BYTES, ProvenRun, Step, Stepping
+from logdex.rocketmq.verify.stop import Stop
 
 _WINDOW_MESSAGES = 65_536
 """More than in other scans, because each window costs some calls per queue and IndexFile."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Stop:
-    """A place where the scan stopped, and what the bytes from there on are."""
-
-    end: LogEnd
-    file: CommitLogFile
-    stray: int | None
-    """The position of the first byte from there on that is not zero."""
-    is_cut: bool
-    """Whether the message is cut short by the end of the file or by zeros."""
 
 
 class LogPass:
@@ -74,7 +62,7 @@ class LogPass:
         self._at_start = at_start
         self._is_growing = False
         """Whether a broker writes the log: the pass ends where the log ended at the start."""
-        self._pending: _Stop | None = None
+        self._pending: Stop | None = None
         self._elsewhere: frozenset[int] = frozenset()
         """Where the messages of files with wrong names lie."""
 
@@ -268,7 +256,7 @@ class LogPass:
             load(mapped.array, end.position)
             data = LogBytes(mapped.array, file.start_offset, data_end_of(file.path, end.position, self._env))
             following = find_behind(data, end.position, self._named)
-            noted = None if following is not None else self._stop_at(file, end, data)
+            noted = None if following is not None else Stop.of(file, end, data)
             take_unreadable(mapped.array)  # the scan that stopped has reported it
         is_odd = following is not None or (noted is not None and noted.stray is not None)
         if self._is_new(end.offset, wait=is_odd or not end.is_clean):
@@ -277,7 +265,7 @@ class LogPass:
             self._note_stop(noted)
             return None
         self._settle(end.offset)
-        self._report_inside(_Stop(end, file, None, False))
+        self._report_inside(Stop(end, file, None, False))
         self.damage.add(end.offset, file.start_offset + following)
         return following
 
@@ -305,22 +293,13 @@ class LogPass:
         self.end_offset = file.end_offset
         return True
 
-    @staticmethod
-    def _stop_at(file: CommitLogFile, end: LogEnd, data: LogBytes) -> _Stop:
-        """Returns the stop at a place behind which nothing can be read in this file."""
-        at = end.position
-        stray = data.first_nonzero(at)
-        last = data.last_nonzero(at)
-        # A message without properties ends with two zero bytes of its own.
-        size = data.number(at, 4) if data.size - at >= 4 else 0
-        is_cut = end.kind is EndKind.TORN or (last is not None and last < at + size - BLANK.size_bytes)
-        return _Stop(end, file, stray, is_cut)
-
-    def _note_stop(self, stop: _Stop | None) -> None:
+    def _note_stop(self, stop: Stop | None) -> None:
         """Nothing can be read behind a stop in this file: the log's end, unless a file goes on."""
         assert stop is not None  # it was made because nothing follows
         if self._pending is None:
             self._pending = stop
+        elif stop.end.is_unreadable:
+            self._report_message(stop.end, self._out.restore_log())
         elif stop.stray is not None and self._pending.stray is None:
             self._find_stray(stop.file.path, stop.stray, 0)
 
@@ -342,7 +321,7 @@ class LogPass:
             self._report_inside(stop)
             self.damage.add(stop.end.offset, offset)
 
-    def _report_inside(self, stop: _Stop) -> None:
+    def _report_inside(self, stop: Stop) -> None:
         """Reports a stop with messages after it."""
         end = stop.end
         if end.is_zeros:
@@ -356,7 +335,8 @@ class LogPass:
                 mend=self._out.restore_log(),
             )
         elif stop.file.size_bytes >= self._config.mapped_file_size_commit_log or end.kind is not EndKind.TORN:
-            self._report_message(end, self._out.restore_log(": a broker that recovers cuts the log here"))
+            note = "" if end.is_unreadable else ": a broker that recovers cuts the log here"
+            self._report_message(end, self._out.restore_log(note))
 
     def _report_message(self, end: LogEnd, mend: str) -> None:
         error = end.error
@@ -379,7 +359,10 @@ class LogPass:
         if end.is_zeros:
             if stop.stray is not None:
                 self._find_stray(end.path, stop.stray, end.position)
-            self._add_elsewhere(self.end_offset, OFFSET_MAX)
+            if self.end.is_unreadable:
+                self.damage.add(self.end_offset, OFFSET_MAX)
+            else:
+                self._add_elsewhere(self.end_offset, OFFSET_MAX)
             return
         behind = last.start_offset + self._config.mapped_file_size_commit_log  # a lost file is none of this damage
         self.damage.add(end.offset, behind)
@@ -397,4 +380,4 @@ class LogPass:
                 mend=CUT_AT_START,
             )
         else:
-            self._report_message(end, CUT_AT_START)
+            self._report_message(end, self._out.restore_log() if end.is_unreadable else CUT_AT_START)
