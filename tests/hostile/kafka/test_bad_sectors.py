@@ -24,6 +24,7 @@ from tests.directories import tree_hash
 from tests.examples import cases
 from tests.hostile.cutting import until_error
 from tests.hostile.kafka.cut_readers import logs, make, partition
+from tests.unit.kafka.scan.embedded_logs import INNER, PLAIN, one
 
 PAGE = 4096
 INTERVAL_BYTES = 400
@@ -251,3 +252,38 @@ def test_verify_finds_it_and_goes_on(root: Path) -> None:
     assert [finding.path for finding in found] == [str(path)]
     assert "cannot be read" in found[0].message
     assert report.messages >= 500
+
+
+def write_log(folder: Path, batches: list[bytes]) -> Path:
+    (folder / "events-0").mkdir(parents=True)
+    path = folder / "events-0" / f"{0:020d}.log"
+    path.write_bytes(b"".join(batches))
+    return path
+
+
+def test_zeros_in_place_of_what_cannot_be_read_are_no_end_of_the_log(tmp_path: Path) -> None:
+    """The value of the second batch, whose rest cannot be read, holds a batch before zeros."""
+    held = bytes(PAGE) + one(2, INNER) + bytes(2 * PAGE)
+    path = write_log(tmp_path / "logs", [one(0, PLAIN * 500), one(1, held + PLAIN * 2000), one(2, PLAIN)])
+    size = path.stat().st_size
+    end = path.read_bytes().find(INNER) + 100
+    env = BadSectorsEnv({str(path): [(0, PAGE), (-(-end // PAGE) * PAGE, size)]})
+    told: list[object] = []
+    batches = read_record_batches(str(path), env=env, on_bad_batch=told.append)
+    assert [offset for batch in batches for offset in batch.column("offset").to_pylist()] == []
+    assert told
+    report = rebuild(str(tmp_path / "logs"), str(tmp_path / "out"), sync=False, env=env)
+    assert report.messages == 0
+    assert report.lossy
+
+
+def test_a_batch_that_seems_cut_off_is_told_where_the_rest_cannot_be_read(tmp_path: Path) -> None:
+    """Its length is wrong too, and leads behind the end of the file."""
+    wrong = bytearray(one(1, PLAIN * 1000))
+    wrong[8] ^= 0x40
+    path = write_log(tmp_path, [one(0, PLAIN), bytes(wrong), *(one(n, PLAIN * 100) for n in range(2, 20))])
+    env = BadSectorsEnv({str(path): [(PAGE, path.stat().st_size)]})
+    told: list[object] = []
+    batches = read_record_batches(str(path), env=env, on_bad_batch=told.append)
+    assert [offset for batch in batches for offset in batch.column("offset").to_pylist()] == [0]
+    assert len(told) == 1

@@ -17,6 +17,7 @@ from logdex.errors import OffsetOrderError, UnreadableError, UsageError, Vanishe
 from logdex.frames.arrow import pa
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.mapped.byte_array import ByteArray
+from logdex.io.mapped.mapping import take_unreadable
 from logdex.io.mapped.partly_loaded import loaded_part
 from logdex.io.record_lock import Identity
 from logdex.kafka.columns.read_order import OffsetRange, ReadOrder
@@ -147,7 +148,8 @@ def _read(
             raise
         error = end.error if end.kind in (EndKind.CORRUPT, EndKind.TORN) else None
         following = resume.behind(end).position if error is not None and decoder.goes_on else -1
-        if error is not None and (following >= 0 or end.kind is EndKind.CORRUPT):
+        is_known = not decoder.goes_on or take_unreadable(data) is None
+        if error is not None and (following >= 0 or end.kind is EndKind.CORRUPT or not is_known):
             error.end_position = following if following >= 0 else data.size
             yield from decoder.refuse(error)
         if not 0 <= following < stop:

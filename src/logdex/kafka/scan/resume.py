@@ -61,12 +61,14 @@ class LogResume:
 
     def behind(self, end: ScanEnd) -> Resumed:
         """Returns where reading resumes after the end of a scan; nowhere after the log's end, or
-        after zeros up to it."""
+        after zeros up to it. If nothing follows damage, but the search met bytes that cannot be
+        read, the mapping has faults: something may follow."""
         if end.kind in (EndKind.END, EndKind.ZEROS):
             return Resumed(-1)
         load(self._data, end.position)
         resumed = self._behind_batch(end.position)
-        take_unreadable(self._data)  # they stay known as such: the scan that comes to them tells of them
+        if end.is_unreadable or resumed.position >= 0:
+            take_unreadable(self._data)  # they stay known as such: the scan that comes to them tells of them
         return resumed
 
     def _behind_batch(self, position: int) -> Resumed:

@@ -209,7 +209,8 @@ def scan_end(data: ByteArray, position: int, reason: int, path: str) -> ScanEnd:
 
 
 def only_zeros(data: ByteArray, position: int) -> bool:
-    """Whether all bytes from `position` to the end are zeros."""
+    """Whether all bytes from `position` to the end are zeros. Bytes that cannot be read are not,
+    though they are zeros in `data`."""
     first = position + _ZEROS_FIRST_STEP  # usually the first byte decides
     load(data, position, first)
     if data[position:first].any():
@@ -218,7 +219,7 @@ def only_zeros(data: ByteArray, position: int) -> bool:
         load(data, at, at + _ZEROS_STEP)
         if data[at : at + _ZEROS_STEP].any():
             return False
-    return True
+    return readable_end(data, position, data.size) == data.size
 
 
 def batch_error(data: ByteArray, position: int, reason: int, path: str) -> CorruptError:
