@@ -106,6 +106,8 @@ class _Mapping:
         self._words, self._row = added
         self._noted = self._words[bus_error.FAULTS]
         """The faults of the process before this one are not of this mapping, or are in `_bad`."""
+        self._taken = 0
+        """How many of the mapping's faults are in `_bad`."""
         self._bad: list[tuple[int, int]] = []
         self.__array_interface__ = {"version": 3, "data": (address, True), "shape": (size_bytes,), "typestr": "|u1"}
 
@@ -118,41 +120,41 @@ class _Mapping:
     @property
     def has_faults(self) -> bool:
         """Whether bytes were accessed that could not be read."""
-        return self._words[self._row + bus_error.ROW_FAULTS] != 0
+        return self._words[self._row + bus_error.ROW_FAULTS] != self._taken
 
     def bad_ranges(self) -> list[tuple[int, int]]:
         """Returns the positions [first, end) of adjacent pages that could not be read, in rising
         order. They stay zeros in this mapping."""
-        return sorted([*self._bad, *self._new_ranges()]) if self.has_faults else self._bad
+        return sorted([*self._bad, *self._new_ranges()[0]]) if self.has_faults else self._bad
 
-    def _new_ranges(self) -> list[tuple[int, int]]:
-        """Returns the ranges since faults were last taken. If not all of their pages are noted,
-        what lies between them counts too."""
-        first, behind = (self._words[self._row + word] - self.address for word in (bus_error.FIRST, bus_error.BEHIND))
-        count, faults = self._words[bus_error.FAULTS], self._words[self._row + bus_error.ROW_FAULTS]
+    def _new_ranges(self) -> tuple[list[tuple[int, int]], int, int]:
+        """Returns the ranges since faults were last taken, and how many faults the mapping and the
+        process had by then. If not all of their pages are noted, what lies between the lowest and
+        the highest page of the mapping counts too.
+
+        Other threads may cause faults meanwhile. The handler widens the bounds, then counts, then
+        notes the page, so the counts are read first and the bounds last."""
+        faults, count = (self._words[at] for at in (self._row + bus_error.ROW_FAULTS, bus_error.FAULTS))
         noted = range(max(self._noted, count - bus_error.PAGES_MAX), count)
         places = (self._words[bus_error.PAGES_AT + n % bus_error.PAGES_MAX] - self.address for n in noted)
-        pages = sorted(place for place in places if first <= place < behind)
-        if len(pages) != faults or pages[-1] + mmap.PAGESIZE != behind:
-            return [(first, min(behind, self.size_bytes))]
-        ranges = [(page, min(page + mmap.PAGESIZE, self.size_bytes)) for page in pages]
-        return _joined(ranges)
+        pages = sorted(place for place in places if 0 <= place < self.size_bytes)
+        if len(pages) == faults - self._taken:
+            ranges = [(page, min(page + mmap.PAGESIZE, self.size_bytes)) for page in pages]
+            return _joined(ranges), faults, count
+        first, behind = (self._words[self._row + word] - self.address for word in (bus_error.FIRST, bus_error.BEHIND))
+        return [(first, min(behind, self.size_bytes))], faults, count
 
     def untaken(self) -> tuple[int, int]:
         """Returns the first range of pages that could not be read since the last `take`."""
-        return self._new_ranges()[0]
+        return self._new_ranges()[0][0]
 
     def take(self) -> tuple[int, int] | None:
         """Returns [first, end) of all pages that could not be read since the last call, None if
         there are none. They count as taken, and stay bad."""
         if not self.has_faults:
             return None
-        ranges = self._new_ranges()
-        self._noted = self._words[bus_error.FAULTS]
+        ranges, self._taken, self._noted = self._new_ranges()
         self._bad = _joined(sorted([*self._bad, *ranges]))
-        self._words[self._row + bus_error.ROW_FAULTS] = 0
-        self._words[self._row + bus_error.FIRST] = _NO_FAULT
-        self._words[self._row + bus_error.BEHIND] = 0
         return ranges[0][0], ranges[-1][1]
 
     def first_bad(self, start: int, stop: int) -> tuple[int, int] | None:

@@ -120,6 +120,36 @@ def test_if_a_page_is_not_noted_all_between_the_first_and_the_last_one_is_bad(pa
     assert readable_end(data, 4 * PAGE, SIZE) == 4 * PAGE
 
 
+@pytest.mark.parametrize("reads", range(8))
+def test_a_fault_while_faults_are_taken_is_not_forgotten(path: Path, reads: int) -> None:
+    """It happens in another thread, after the table was read a number of times."""
+
+    class Words:
+        def __init__(self, words: memoryview) -> None:
+            self.words, self.reads = words, 0
+
+        def __getitem__(self, at: int) -> int:
+            self.reads += 1
+            if self.reads == reads:
+                assert not data[6 * PAGE]
+            return int(self.words[at])
+
+        def __setitem__(self, at: int, value: int) -> None:
+            self.words[at] = value
+
+    data = Env().map_read(str(path)).array
+    os.truncate(path, PAGE)
+    assert not data[2 * PAGE]
+    owner = mapping._mapping_of(data)
+    assert owner is not None
+    owner._words = Words(owner._words)  # type: ignore[assignment]
+    take_unreadable(data)
+    assert not data[6 * PAGE]
+    os.truncate(path, SIZE)
+    assert readable_end(data, 2 * PAGE, SIZE) == 2 * PAGE
+    assert readable_end(data, 6 * PAGE, SIZE) == 6 * PAGE
+
+
 def test_rows_are_used_again(path: Path) -> None:
     for _ in range(50):
         data = Env().map_read(str(path)).array
