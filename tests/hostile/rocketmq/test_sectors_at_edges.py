@@ -6,12 +6,17 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from logdex.kernels.rocketmq import message_scan as kernel
 from logdex.layout.rocketmq import BLANK
 from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.commit_log.log_end import EndKind
+from logdex.rocketmq.files.offset_files import OffsetFile
 from logdex.rocketmq.message.stored_message import StoredMessage, encode_message
 from logdex.rocketmq.rebuild import rebuild
 from logdex.rocketmq.rebuild.parts import scan_part
 from logdex.rocketmq.rebuild.source import behind_unreadable
+from logdex.rocketmq.scan.log_bytes import LogBytes
+from logdex.rocketmq.scan.scan_end import log_end_at
 from logdex.rocketmq.scan.scan_part import ScanPart
 from logdex.rocketmq.settings.dialect import Dialect
 from logdex.rocketmq.settings.store_config import StoreConfig
@@ -111,3 +116,15 @@ def test_verify_does_not_call_an_end_that_cannot_be_read_torn(tmp_path: Path) ->
         ("unreadable", str(root / "commitlog" / f"{number * FILE:020d}"), at) for number, at in places
     ]
     assert not any("cuts" in each.mend for each in report.findings)
+
+
+def test_one_damaged_message_does_not_have_the_whole_file_read(tmp_path: Path) -> None:
+    """Else the time for many sectors would be their number times the size of the file."""
+    path, size = tmp_path / f"{0:020d}", 3 << 20
+    damaged = bytearray(encode_message(sized(0, PAGE)))
+    damaged[200] ^= 1
+    path.write_bytes((damaged + bytes(BLANK.size_bytes)).ljust(size, b"-"))
+    with BadSectorsEnv({str(path): [(2 << 20, size)]}).map_read(str(path)) as mapped:
+        end = log_end_at(OffsetFile(str(path), 0, size), mapped.array, 0, kernel.BAD_CRC)
+        assert end.kind is EndKind.CORRUPT
+        assert not LogBytes(mapped.array, 0).is_unwritten(PAGE)

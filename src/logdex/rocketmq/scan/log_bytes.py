@@ -32,6 +32,7 @@ from logdex.primitives.crc import body_crc
 from logdex.rocketmq.message.stored_message import StoredMessage, body_at, decode_message
 
 _CHUNK = 1 << 20
+_NEAR_BYTES = 1 << 16
 _AT_MAGIC = MESSAGE_HEAD.offset_of("magic")
 _AT_OFFSET = MESSAGE_HEAD.offset_of("physical_offset")
 _AT_CRC = MESSAGE_HEAD.offset_of("body_crc")
@@ -112,7 +113,10 @@ class LogBytes:
 
     def is_unwritten(self, at: int) -> bool:
         """Returns whether the file ends at `at`, or only zeros follow."""
-        return not any(self._view[at : at + BLANK.size_bytes]) and at > self._last_written
+        near = min(at + _NEAR_BYTES, self._data_end)
+        if any(self._view[at : at + BLANK.size_bytes]) or self._data[at:near].any():
+            return False  # the last byte that was written takes long to find
+        return at > self._last_written
 
     def is_written_up_to(self, at: int) -> bool:
         """Returns whether only zeros follow `at`, and the bytes before it are not zeros already. A

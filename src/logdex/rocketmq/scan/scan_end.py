@@ -10,6 +10,7 @@ from logdex.layout.rocketmq import MESSAGE_FIXED_SIZE_BYTES_MIN
 from logdex.rocketmq.commit_log.commit_log import CommitLogFile
 from logdex.rocketmq.commit_log.log_end import EndKind, LogEnd, end_at_zeros
 from logdex.rocketmq.message.stored_message import decode_message
+from logdex.rocketmq.scan.log_bytes import LogBytes
 
 
 def log_end_at(file: CommitLogFile, data: ByteArray, position: int, reason: int) -> LogEnd:
@@ -46,4 +47,4 @@ def _is_torn(data: ByteArray, position: int) -> bool:
     end = position + size
     if not MESSAGE_FIXED_SIZE_BYTES_MIN <= size <= data.size - position:
         return False
-    return not data[end - 3 :].any()
+    return LogBytes(data, 0).first_nonzero(end - 3) is None
