@@ -173,19 +173,19 @@ def next_file_or_end(log: CommitLog, file: CommitLogFile, position: int, stop: L
     return following
 
 
-def goes_on_in_next_file(log: CommitLog, file: CommitLogFile, stop: LogEnd) -> bool:
-    """Whether a reader that leaves out what the disk cannot read goes on in the file behind `file`,
-    where no message follows behind `stop` in `file` itself. It does not if `file` is the last one,
-    was truncated meanwhile, or cannot be used at all."""
-    if not stop.is_unreadable or log.file_behind(file) is None:
-        return False
+def rest_to_leave_out(log: CommitLog, file: CommitLogFile, stop: LogEnd | None) -> LeftOutRange | None:
+    """Returns the rest of `file`, which a reader that goes on behind unreadable bytes leaves out,
+    because no message follows behind `stop` there. Returns None if it does not go on in the next
+    file: `file` is the last one, was truncated meanwhile, or cannot be used at all."""
+    if stop is None or not stop.is_unreadable or log.file_behind(file) is None:
+        return None
     try:
         log.read(file.end_offset - 1, 1)
     except (TruncatedError, UnusableFileError, VanishedError):
-        return False
+        return None
     except UnreadableError:
-        return True
-    return True
+        pass
+    return LeftOutRange.of(stop, file.end_offset)
 
 
 def _end_of_cut_file(log: CommitLog, file: CommitLogFile, position: int, *, is_last: bool) -> LogEnd | None:

@@ -18,7 +18,7 @@ from logdex.errors import VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.jobs.tasks import group_parts
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
-from logdex.rocketmq.commit_log.log_end import LeftOutRange, LogEnd, goes_on_in_next_file, next_file_or_end
+from logdex.rocketmq.commit_log.log_end import LeftOutRange, LogEnd, next_file_or_end, rest_to_leave_out
 from logdex.rocketmq.consume_queue.derive import ConsumeQueueDeriver
 from logdex.rocketmq.files.offset_files import was_trimmed
 from logdex.rocketmq.rebuild.stage import StageFile, StageWriter
@@ -215,8 +215,8 @@ def join_parts(log: CommitLog, scans: Sequence[PartScan]) -> WholeLog | list[Sca
             continue
         left_out += [each for scan in kept for each in scan.left_out]
         behind, stop = kept[-1].behind, kept[-1].end
-        if stop is not None and goes_on_in_next_file(log, file, stop):
-            left_out.append(LeftOutRange.of(stop, file.end_offset))
+        if (rest := rest_to_leave_out(log, file, stop)) is not None:
+            left_out.append(rest)
             behind, stop = file.size_bytes, None
         end = next_file_or_end(log, file, behind, stop)
         if isinstance(end, LogEnd):

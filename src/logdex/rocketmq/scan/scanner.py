@@ -28,8 +28,8 @@ from logdex.rocketmq.commit_log.log_end import EndKind as EndKind
 from logdex.rocketmq.commit_log.log_end import (
     LeftOutRange,
     end_at_zeros_of,
-    goes_on_in_next_file,
     next_file_or_end,
+    rest_to_leave_out,
     unreadable_end,
 )
 from logdex.rocketmq.commit_log.log_end import LogEnd as LogEnd
@@ -273,8 +273,9 @@ class Scanner:
                     raise
                 self.trimmed.append(file.path)
                 stop, self.stopped_at = None, 0
-            if self._behind is not None and stop is not None and goes_on_in_next_file(log, file, stop):
-                self.left_out.append(LeftOutRange.of(stop, file.end_offset))
+            rest = None if self._behind is None else rest_to_leave_out(log, file, stop)
+            if rest is not None:
+                self.left_out.append(rest)
                 stop, self.stopped_at = None, file.size_bytes
             following = next_file_or_end(log, file, self.stopped_at, stop)
             if isinstance(following, LogEnd):
