@@ -146,14 +146,18 @@ def end_at_zeros_of(file: CommitLogFile, position: int, opened: ReadFile) -> Log
     return end
 
 
-def next_file_or_end(log: CommitLog, file: CommitLogFile, position: int, stop: LogEnd | None) -> CommitLogFile | LogEnd:
+def next_file_or_end(
+    log: CommitLog, file: CommitLogFile, position: int, stop: LogEnd | None, *, unreadable_is_damage: bool = False
+) -> CommitLogFile | LogEnd:
     """Returns the file in which the log continues after `file`, or the end of the log.
 
     The file was read up to `position`. `stop` is the end that was found there; None if the filler
-    or the file's last byte is there. Reads at most the first bytes of later files.
+    or the file's last byte is there. Reads at most the first bytes of later files. Where those
+    cannot be read behind zeros, the log ends there with `unreadable_is_damage`; else
+    `UnreadableError` is raised, because nobody knows then whether the zeros are its end.
     """
     if stop is not None:
-        return _hole_before_files(log, stop)
+        return _hole_before_files(log, stop, unreadable_is_damage)
     if (error := log.unusable.get(file.start_offset)) is not None:
         return unreadable_end(file, 0, error)
     following = log.file_behind(file)
@@ -202,9 +206,10 @@ def _end_of_cut_file(log: CommitLog, file: CommitLogFile, position: int, *, is_l
     return LogEnd(EndKind.TORN, file.start_offset + position, file.path, position, f"the file ends here, {short}")
 
 
-def _hole_before_files(log: CommitLog, end: LogEnd) -> LogEnd:
+def _hole_before_files(log: CommitLog, end: LogEnd, unreadable_is_damage: bool) -> LogEnd:
     """Returns `end`, as a hole if it is at zeros and a later file of the log begins with a
-    message. If none does, but the disk cannot read where one of them begins, the log ends there."""
+    message. If none does, but the disk cannot read where one of them begins, the log ends there, or
+    the error is raised."""
     if end.kind is not EndKind.ZEROS:
         return end
     here, unreadable = log.file_of(end.offset), None
@@ -212,6 +217,8 @@ def _hole_before_files(log: CommitLog, end: LogEnd) -> LogEnd:
         try:
             is_written = _is_written(log, file, file.start_offset, if_removed=False)
         except UnreadableError as error:
+            if not unreadable_is_damage:
+                raise
             unreadable = unreadable or unreadable_end(file, 0, error)
             continue
         if is_written:

@@ -218,7 +218,7 @@ def join_parts(log: CommitLog, scans: Sequence[PartScan]) -> WholeLog | list[Sca
         if (rest := rest_to_leave_out(log, file, stop)) is not None:
             left_out.append(rest)
             behind, stop = file.size_bytes, None
-        end = next_file_or_end(log, file, behind, stop)
+        end = next_file_or_end(log, file, behind, stop, unreadable_is_damage=True)
         if isinstance(end, LogEnd):
             # What follows the end is not part of the log, whatever it looks like.
             return again or WholeLog.of(joined, end, left_out)

@@ -277,7 +277,8 @@ class Scanner:
             if rest is not None:
                 self.left_out.append(rest)
                 stop, self.stopped_at = None, file.size_bytes
-            following = next_file_or_end(log, file, self.stopped_at, stop)
+            is_damage = self._unreadable_is_damage
+            following = next_file_or_end(log, file, self.stopped_at, stop, unreadable_is_damage=is_damage)
             if isinstance(following, LogEnd):
                 return following
             file = following

@@ -179,7 +179,7 @@ class LogPass:
         if self._is_growing:
             self._end_before_growth(file)
             return
-        end = next_file_or_end(self.log, file, position, stop)
+        end = next_file_or_end(self.log, file, position, stop, unreadable_is_damage=True)
         if isinstance(end, LogEnd) and self.end is None:
             self.end = end
 

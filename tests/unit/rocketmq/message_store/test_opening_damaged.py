@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 import logdex
-from logdex.errors import CorruptError
+from logdex.errors import CorruptError, StorageError
+from logdex.testing import Fault, FaultEnv
 from tests.directories import contents
 from tests.unit.rocketmq.message_store.open_stores import crash, open_store
 from tests.unit.rocketmq.message_store.test_opening import COUNT, fill, make
@@ -73,3 +76,35 @@ def test_damage_before_what_was_flushed_is_not_cut(tmp_path: Path) -> None:
     (root / "checkpoint").unlink()  # nothing says what was on disk
     with open_store(root, mapped_file_size_commit_log=1 << 20) as store:
         assert store.max_phy_offset == damaged.physical_offset
+
+
+def test_what_cannot_be_read_once_is_not_the_end_of_the_log(tmp_path: Path) -> None:
+    """After a kill, the store refuses to open and changes no message, or goes on where the log
+    ends."""
+
+    def messages(root: Path) -> dict[str, bytes]:
+        return {name: data for name, data in contents(root / "commitlog").items() if any(data)}
+
+    kept = tmp_path / "kept"
+    store = open_store(kept)
+    fill(store)
+    end = store.max_phy_offset
+    crash(store)
+    (kept / "commitlog" / f"{(end // 4096 + 1) * 4096:020d}").write_bytes(bytes(4096))
+    refused = 0
+    for at in count(1):
+        root = tmp_path / str(at)
+        shutil.copytree(kept, root)
+        env = FaultEnv(str(root), Fault(at, errno.EIO, frozenset({"read_at", "map_read"})))
+        try:
+            store = open_store(root, env=env)
+        except (CorruptError, StorageError):
+            refused += 1
+            assert messages(root) == messages(kept)
+        else:
+            assert store.max_phy_offset == end
+            crash(store)
+        if not env.hits:
+            break
+        shutil.rmtree(root)
+    assert 0 < refused < at
