@@ -179,11 +179,17 @@ def test_killed_and_run_again(kind: str, tmp_path: Path) -> None:
     counting = FaultEnv(str(tmp_path))
     convert(source, str(tmp_path / "counted"), settings=settings, env=counting, sync=False)
     places = range(1, len(counting.log) + 1)
-    for at in some(places, 20 if kind == "store" else 60):
+    killed, chosen = 0, list(some(places, 20 if kind == "store" else 60))
+    for at in chosen:
         env = FaultEnv(str(tmp_path), Fault(at))
         output = tmp_path / f"out-{at}"
-        with pytest.raises(Killed):
+        try:
             convert(source, str(output), settings=settings, env=env, sync=False)
-        env.release()
-        convert(source, str(output), settings=settings, env=Env(), sync=False)
+        except Killed:
+            killed += 1
+            env.release()
+            convert(source, str(output), settings=settings, env=Env(), sync=False)
+        else:
+            assert not env.hits  # one run makes a few calls less than another
         assert contents(output) == right, counting.log[at - 1]
+    assert killed > len(chosen) // 2
