@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from logdex.io.env import Env, ReadFile
 
@@ -25,3 +26,19 @@ class Beside(Env):
             if not self._left:
                 self._act()
         return super().open_read(path)
+
+
+class At(Env):
+    """Acts before the n-th operation, if there are so many."""
+
+    def __init__(self, number: int, act: Callable[[], object]) -> None:
+        super().__init__()
+        self.left, self._act = number, act
+
+    @contextmanager
+    def operation(self, kind: str, path: str) -> Iterator[None]:
+        self.left -= 1
+        if self.left == 0:
+            self._act()
+        with super().operation(kind, path):
+            yield

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ from logdex.errors import UnsupportedLayoutError
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY
 from logdex.rocketmq.rebuild import RebuildReport, rebuild, rebuild_on
 from logdex.testing.store_builder import make_message
+from tests.beside import At
 from tests.directories import contents
 from tests.unit.rocketmq.rebuild.test_job import Serial, facts
 from tests.unit.rocketmq.small_stores import CONFIG, FILE_SIZE, build
@@ -68,3 +72,25 @@ def test_a_consume_queue_ext_is_refused_by_name(store: Path, tmp_path: Path) -> 
         with pytest.raises(UnsupportedLayoutError, match="ConsumeQueueExt"):
             rebuild_on(Serial(), store, output, CONFIG, in_place=in_place, sync=False)
     assert contents(store) == before
+
+
+@pytest.mark.parametrize("removed", ["Old", f"Old/0/{0:020d}"])
+def test_a_queue_that_a_broker_removes_meanwhile_is_no_loss(store: Path, tmp_path: Path, removed: str) -> None:
+    """With its topic or its file alone, before any operation of the rebuild."""
+    queue = Path("consumequeue") / "Old" / "0" / f"{0:020d}"
+    before, copied = (store / queue).read_bytes(), 0
+    for number in count(1):
+        root, output = tmp_path / f"store-{number}", tmp_path / f"out-{number}"
+        shutil.copytree(store, root)
+        path = root / "consumequeue" / removed
+        env = At(number, partial(shutil.rmtree, path) if path.is_dir() else path.unlink)
+        report = rebuild(root, output, CONFIG, sync=False, env=env)
+        assert (report.losses, report.stale_queues) == ([], 0)
+        assert (output / queue).parent.exists() == report.expired_queues
+        if (output / queue).exists():
+            copied += 1
+            assert (output / queue).read_bytes() == before
+        shutil.rmtree(root)
+        if env.left > 0:
+            break
+    assert 1 < copied < number

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from logdex.rocketmq import Message, MessageStore, StoreConfig
 from logdex.rocketmq.snapshot.overview import overview
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.verify import verify
+from tests.beside import At
 from tests.examples import some
 from tests.unit.rocketmq.message_store.open_stores import SIZES, open_store
 
@@ -25,22 +25,6 @@ CONFIG = StoreConfig(**SIZES)
 LATER_MS = 1 << 50
 MANY_INDEX_FILES = {**SIZES, "max_index_num": 4}
 """So many IndexFiles that not each has a descriptor of its own."""
-
-
-class At(Env):
-    """Acts before the n-th operation, if there are so many."""
-
-    def __init__(self, number: int, act: Callable[[], object]) -> None:
-        super().__init__()
-        self.left, self._act = number, act
-
-    @contextmanager
-    def operation(self, kind: str, path: str) -> Iterator[None]:
-        self.left -= 1
-        if self.left == 0:
-            self._act()
-        with super().operation(kind, path):
-            yield
 
 
 def fill(store: MessageStore) -> None:
