@@ -13,11 +13,11 @@ import pytest
 
 from logdex.rocketmq.rebuild import RebuildReport, rebuild, rebuild_on
 from logdex.testing.store_builder import make_message
+from tests.beside import At
 from tests.directories import contents
 from tests.examples import some
 from tests.unit.rocketmq.rebuild.test_job import Serial
 from tests.unit.rocketmq.small_stores import CONFIG, build
-from tests.unit.rocketmq.verify.test_beside_retention import At
 
 FILES_REMOVED = 3
 

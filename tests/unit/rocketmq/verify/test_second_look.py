@@ -13,10 +13,11 @@ from logdex.rocketmq import Message, MessageStore
 from logdex.rocketmq.message.stored_message import encode_message
 from logdex.rocketmq.verify import verifier, verify
 from logdex.rocketmq.verify.verifier import BETWEEN_LOOKS
+from tests.beside import At
 from tests.examples import some
 from tests.unit.rocketmq.message_store.open_stores import Clock, crash, open_store
 from tests.unit.rocketmq.verify.growing import GrowingStore, WatchedEnv
-from tests.unit.rocketmq.verify.test_beside_retention import CONFIG, At, check, fill
+from tests.unit.rocketmq.verify.test_beside_retention import CONFIG, check, fill
 from tests.unit.rocketmq.verify.test_verify import SMALL, messages
 
 
