@@ -5,20 +5,30 @@ from __future__ import annotations
 import shutil
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import logdex
 from logdex.errors import VanishedError
+from logdex.formats import detect, format_of
 from logdex.io.env import Env, ReadFile
 from logdex.rocketmq.files.offset_files import list_offset_files
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.read.read_filter import ReadFilter
 from logdex.rocketmq.rebuild import rebuild, rebuild_on
+from logdex.rocketmq.snapshot.overview import overview
+from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.rocketmq.verify import verify
+from tests.beside import At
+from tests.examples import some
 from tests.hostile.rocketmq.cut_readers import CONFIG, MESSAGES, make, store
 from tests.unit.rocketmq.rebuild.test_job import Serial
+from tests.unit.rocketmq.small_stores import CONFIG as SMALL
+from tests.unit.rocketmq.small_stores import build, message
 
 FIRST = CONFIG.mapped_file_size_commit_log
 """The offset where the log begins once its first file is removed."""
@@ -246,3 +256,62 @@ def test_a_file_that_is_removed_while_it_is_listed_is_left_out(root: Path) -> No
     found = list_offset_files(Listing(), str(root / "commitlog"))
     assert min(file.start_offset for file in found.files) == FIRST
     assert not found.unusable
+
+
+def verify_it(root: Path, output: Path, env: Env) -> None:
+    assert [str(finding) for finding in verify(str(root), SMALL, env=env).findings] == []
+
+
+def look_at_it(root: Path, output: Path, env: Env) -> None:
+    assert overview(str(root), SMALL, env=env).problems == []
+
+
+def rebuild_it(root: Path, output: Path, env: Env) -> None:
+    found = detect(str(root))
+    assert format_of(found).rebuild(found, {}, str(output), in_place=False, env=env).run(None).losses == []
+
+
+def recover_it(root: Path, output: Path, env: Env) -> None:
+    found = detect(str(root))
+    report: Any = format_of(found).recover(found, {}, str(output), in_place=False, env=env).run(None)
+    assert [each for each in report.skipped if each.is_loss] == []
+
+
+def query_it(root: Path, output: Path, env: Env) -> None:
+    with logdex.open(root, env=env) as opened:
+        assert isinstance(opened, StoreSnapshot)
+        result = opened.query_message("Kept", "key")
+        kept = [each for each in opened.scan() if each.topic == b"Kept"]
+    assert (len(result.messages), result.complete) == (len(kept), True)
+
+
+@pytest.mark.parametrize("has_messages", [True, False], ids=["with messages", "expired"])
+@pytest.mark.parametrize("removed", ["Gone", "Gone/0", f"Gone/0/{0:020d}"])
+@pytest.mark.parametrize("act", [verify_it, look_at_it, rebuild_it, recover_it, query_it])
+def test_a_topic_is_deleted_before_any_operation(
+    act: Callable[[Path, Path, Env], None], removed: str, has_messages: bool, tmp_path: Path
+) -> None:
+    """The broker has taken it out of topics.json, and removes its ConsumeQueue, step by step."""
+    gone = [message(number, topic=b"Gone") for number in range(12)]
+    live = [message(number, keys="key", topic=b"Kept") for number in range(40)]
+    kept = build(tmp_path / "kept", [*gone, *live])
+    if not has_messages:
+        oldest(kept).unlink()
+    (kept / "abort").touch()
+    (kept / "config").mkdir()
+    (kept / "config" / "topics.json").write_text('{"topicConfigTable":{"Kept":{"topicName":"Kept"}}}')
+    root, output = tmp_path / "store", tmp_path / "output"
+
+    def runs_with(number: int) -> bool:
+        shutil.copytree(kept, root)
+        path = root / "consumequeue" / removed
+        env = At(number, partial(shutil.rmtree, path) if path.is_dir() else path.unlink)
+        act(root, output, env)
+        shutil.rmtree(root)
+        shutil.rmtree(output, ignore_errors=True)
+        return env.left > 0
+
+    assert runs_with(1 << 30)
+    last = next(number for number in count(50, 50) if runs_with(number))
+    for number in some(range(1, last, 3), 20):
+        runs_with(number)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from logdex.errors import CorruptError, UnreadableError
+from logdex.errors import CorruptError, UnreadableError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.files.config_files import TopicConfigs
-from logdex.rocketmq.files.offset_files import list_offset_files
+from logdex.rocketmq.files.offset_files import has_offset_files
 from logdex.rocketmq.files.store_files import StorePaths, queue_folder
 
 _LIGHT_QUEUE_PREFIX = "%LMQ%"
@@ -72,9 +72,11 @@ class KnownTopics:
     def _has_files(self, directory: str) -> bool:
         if not self.env.is_dir(directory):
             return False
-        queues = (f"{directory}/{queue}" for queue in self.env.list_dir(directory))
-        found = (list_offset_files(self.env, queue) for queue in queues if self.env.is_dir(queue))
-        return any(each.files or each.unusable for each in found)
+        try:
+            queues = [f"{directory}/{queue}" for queue in self.env.list_dir(directory)]
+            return any(has_offset_files(self.env, queue) for queue in queues)
+        except VanishedError:
+            return False  # the broker is deleting the topic
 
 
 def _is_in_rocksdb(config: str, env: Env) -> bool:
