@@ -41,10 +41,11 @@ def test_a_store(tmp_path: Path) -> None:
         store.flush()
         with session:
             assert numbers(session, *STORE) == found
+            files = len([*(tmp_path / "store" / "commitlog").iterdir()])
             session.refresh()
             now = numbers(session, *STORE)
             assert now[:5] == [100, 100, 100, 200, 1]
-            assert now[5] == len([*(tmp_path / "store" / "commitlog").iterdir()])
+            assert files <= now[5] <= files + 1  # the store makes the next one in advance
             assert now[5] != found[5]
             assert numbers(session, "count(*) FROM messages WHERE topic = 'U'") == [90]
 
