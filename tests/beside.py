@@ -42,3 +42,20 @@ class At(Env):
             self._act()
         with super().operation(kind, path):
             yield
+
+
+class Retention(Env):
+    """Acts before the `first`-th operation and before each `step`-th one behind it, as a broker
+    does that keeps removing old files. `count` counts the operations."""
+
+    def __init__(self, first: int, step: int, act: Callable[[], object]) -> None:
+        super().__init__()
+        self.count, self._first, self._step, self._act = 0, first, step, act
+
+    @contextmanager
+    def operation(self, kind: str, path: str) -> Iterator[None]:
+        self.count += 1
+        if self.count >= self._first and not (self.count - self._first) % self._step:
+            self._act()
+        with super().operation(kind, path):
+            yield

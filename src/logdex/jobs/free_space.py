@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from logdex.errors import StorageError
+from logdex.errors import StorageError, VanishedError
 from logdex.io.env import Env
 
 _BLOCK, _BLOCK_MAX = 1 << 12, 1 << 22
@@ -22,8 +22,15 @@ def require_free_for(
     """
     sizes = [size for _, size in files]
     if not env.has_free(output, estimate(sizes)):
-        sizes = [used_bytes(path, env) for path, _ in files]
+        sizes = [_used_if_there(path, env) for path, _ in files]
     env.require_free(output, estimate(sizes))
+
+
+def _used_if_there(path: str, env: Env) -> int:
+    try:
+        return used_bytes(path, env)
+    except VanishedError:  # a broker has removed it meanwhile
+        return 0
 
 
 def used_bytes(path: str, env: Env) -> int:

@@ -26,6 +26,11 @@ def pause(share: float = 1.0) -> None:
     time.sleep(PAUSE_S * share)
 
 
+def removed_meanwhile(paths: Iterable[str]) -> list[str]:
+    """Returns what to tell of files that a running broker has removed before they were read."""
+    return [f"{path}: removed by the broker meanwhile" for path in paths]
+
+
 class Looks:
     """Counts the looks of a recovery at files that somebody may be writing, and says which one is
     the last."""

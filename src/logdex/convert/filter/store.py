@@ -16,6 +16,7 @@ from logdex.convert.translate.undelivered import placeholder_notes
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
+from logdex.jobs.look_again import removed_meanwhile
 from logdex.jobs.work_time import work_seconds
 from logdex.primitives.shown import counted
 from logdex.rocketmq.message.own_topics import UNDELIVERED_TOPICS
@@ -82,7 +83,7 @@ def filter_store(
     report.notes += placeholder_notes(placeholders)
     report.losses += [f"{counted(number, 'message', 'messages')}: {why}" for why, number in sorted(new.refused.items())]
     if scan is not None:
-        report.losses += [f"{path}: removed by the broker meanwhile" for path in scan.trimmed]
+        report.losses += removed_meanwhile(scan.trimmed)
         if scan.end is not None and not scan.end.is_clean:
             report.losses.append(f"what lies behind offset {scan.end.offset} of the log: {scan.end.reason}")
     report.seconds = work_seconds() - started

@@ -19,7 +19,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.output_files import OutputFiles
 from logdex.io.path_look import StrPath
 from logdex.jobs.free_space import require_free_for
-from logdex.jobs.look_again import Looks, pause
+from logdex.jobs.look_again import Looks, pause, removed_meanwhile
 from logdex.jobs.publication import Names
 from logdex.jobs.reports import Progress
 from logdex.jobs.tasks import Count, LocalRunner, Runner, shared
@@ -39,11 +39,18 @@ from logdex.kafka.files.file_names import (
     offset_file_name,
     parse_offset_file,
 )
-from logdex.kafka.recover.partition_scan import PartitionScan, Piece
+from logdex.kafka.recover.partition_scan import PartitionScan, Piece, SourceLog
 from logdex.kafka.recover.place import joined, place, still_missing
 from logdex.kafka.recover.report import RecoverReport, Skipped
 from logdex.kafka.recover.small_files import LogBounds, SmallFiles
-from logdex.kafka.recover.source import RecoverSource, SourcePartition, check_output, find_source, list_partition
+from logdex.kafka.recover.source import (
+    RecoverSource,
+    SourcePartition,
+    check_output,
+    find_source,
+    forget_expired,
+    list_partition,
+)
 from logdex.kafka.recover.write import PartitionWriter, plan_segments
 from logdex.kafka.segment.index_interval import IndexInterval, describe_intervals, index_intervals
 from logdex.kafka.settings.log_config import LogConfig
@@ -228,17 +235,15 @@ class _Recovery:
             report.notes += small.notes
 
     def _recover(self, partition: SourcePartition, _attempt: str, count: Count) -> _Recovered | None:
-        """Recovers one partition. If a broker removes or cuts files of it meanwhile, they are
-        listed and read again; so they are if it writes to them, until two looks in a row have lost
-        the same. Returns None if it deletes the partition."""
+        """Recovers one partition. If a broker removes old files of it meanwhile, the new log begins
+        behind them. If it removes or cuts others, they are listed and read again; so they are if it
+        writes to them, until two looks in a row have lost the same. Returns None if it deletes the
+        partition."""
         listed: SourcePartition | None = partition
         notes, looks = list[str](), Looks(is_beside=self._is_beside)
         while listed is not None:
             try:
-                with OutputFiles(self._env, sync=self._sync) as output:
-                    small = SmallFiles(self._directory, output, self._env)
-                    one = self._write(listed, output, small, shared(count, 2))
-                    one.files = output.close()
+                one = self._look(listed, notes, shared(count, 2))
                 one.notes[:0] = notes
                 if looks.settles(one.skipped):
                     return one
@@ -251,17 +256,51 @@ class _Recovery:
         self.report.notes += notes
         return None
 
+    def _look(self, partition: SourcePartition, notes: list[str], on_read: Count) -> _Recovered:
+        """Scans and writes a partition. Old logs that a broker removes meanwhile are left out, and
+        are noted."""
+        scan = self._scan(partition, notes, on_read)
+        while True:
+            try:
+                with OutputFiles(self._env, sync=self._sync) as output:
+                    small = SmallFiles(self._directory, output, self._env)
+                    one = self._write(partition, scan, output, small, on_read)
+                    one.files = output.close()
+                return one
+            except VanishedError as error:
+                scan.forget(self._forget_expired(partition, error, notes))
+            self._env.remove_tree(self._staged(partition))
+
+    def _scan(self, partition: SourcePartition, notes: list[str], on_read: Count) -> PartitionScan:
+        while True:
+            scan = PartitionScan(self._env, on_read)
+            try:
+                for number, log in enumerate(partition.logs):
+                    following = (other.base_offset for other in partition.logs[number + 1 :])
+                    behind = next((base for base in following if base > log.base_offset), None)
+                    scan.scan(log, behind)
+            except VanishedError as error:
+                self._forget_expired(partition, error, notes)  # with all that was scanned
+            else:
+                scan.finish()
+                return scan
+
+    def _forget_expired(self, partition: SourcePartition, error: VanishedError, notes: list[str]) -> list[SourceLog]:
+        """Removes the old logs from the partition that a broker has removed, and returns them.
+        Raises the error again if it is about no such log."""
+        expired = forget_expired(partition, error.path, self._env) if self._source.is_whole else []
+        if not expired:
+            raise error
+        notes += removed_meanwhile(log.path for log in expired)
+        return expired
+
     def _staged(self, partition: SourcePartition) -> str:
         """The directory where a partition is written."""
         return f"{self._directory}/{partition.folder}".rstrip("/")
 
-    def _write(self, partition: SourcePartition, output: OutputFiles, small: SmallFiles, on_read: Count) -> _Recovered:
-        scan = PartitionScan(self._env, on_read)
-        for number, log in enumerate(partition.logs):
-            following = (other.base_offset for other in partition.logs[number + 1 :])
-            behind = next((base for base in following if base > log.base_offset), None)
-            scan.scan(log, behind)
-        scan.finish()
+    def _write(
+        self, partition: SourcePartition, scan: PartitionScan, output: OutputFiles, small: SmallFiles, on_read: Count
+    ) -> _Recovered:
         placed = place(scan.pieces, scan.strays, self._env)
         writer = PartitionWriter(
             self._staged(partition),

@@ -94,6 +94,13 @@ class PartitionScan:
         """Finishes the scan after the last file."""
         self._close_skipped(-1)
 
+    def forget(self, sources: list[SourceLog]) -> None:
+        """Leaves out what was found in these logs, which a broker has removed since."""
+        paths = {source.path for source in sources}
+        for pieces in (self.pieces, self.strays, self.doubtful):
+            pieces[:] = [piece for piece in pieces if piece.source.path not in paths]
+        self.skipped = [each for each in self.skipped if each.path not in paths]
+
     def _run(self, source: SourceLog, data: ByteArray, position: int, next_base: int | None) -> ScanEnd:
         scanner = BatchScanner(env=self._env, unreadable_is_damage=True)
         for window in scanner.scan_bytes(data, position, path=source.path):

@@ -184,6 +184,24 @@ def _read_as(file: Misnamed, directory: str, notes: list[str], env: Env) -> Sour
     return SourceLog(path, file.base_offset, _size_bytes(path, env))
 
 
+def forget_expired(partition: SourcePartition, path: str, env: Env) -> list[SourceLog]:
+    """Removes from a partition's logs those that a broker has removed because they were old: the
+    log at `path`, and all before it. Returns them. It returns none if the log is there, if a log
+    with lower offsets is, or if no other is left."""
+    gone = next((log for log in partition.logs if log.path == path), None)
+    if gone is None:
+        return []
+    stems = (name.removesuffix(files.SWAP_SUFFIX) for name in env.list_dir(partition.directory))
+    left = [parsed[0] for stem in stems if (parsed := parse_offset_file(stem)) and parsed[1] == files.LOG_SUFFIX]
+    kept = [log for log in partition.logs if log.base_offset > gone.base_offset]
+    if not kept or gone.base_offset >= min(left, default=-1):
+        return []
+    expired = partition.logs[: len(partition.logs) - len(kept)]
+    partition.logs = kept
+    partition.missing = [each for each in partition.missing if each.first_offset >= kept[0].base_offset]
+    return expired
+
+
 def _is_taken(path: str, name: str, env: Env) -> bool:
     """Whether a name is a file's, or one of a .log, of which the scan says why it cannot be read.
     Raises `VanishedError` if nothing has the name any more."""

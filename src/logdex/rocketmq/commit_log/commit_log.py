@@ -26,6 +26,7 @@ from logdex.rocketmq.files.offset_files import (
     OffsetFile,
     OffsetFiles,
     common_file_size,
+    has_expired,
     infer_file_size,
     list_offset_files,
     offset_in_name,
@@ -310,6 +311,11 @@ class CommitLog:
         """Whether a broker has removed the file of a physical offset, or the last one before it,
         since the log was listed."""
         return not self.is_one_file and was_trimmed(self.file_at_or_before(offset), self._env, self._more)
+
+    def has_expired(self, offset: int) -> bool:
+        """Whether a broker has removed the file of a physical offset, or the last one before it,
+        since the log was listed, and all files before it."""
+        return not self.is_one_file and has_expired(self.file_at_or_before(offset), self._env, self._more)
 
     def place_of(self, offset: int) -> tuple[str, int]:
         """Returns the path of the file that holds the byte at a physical offset, and the byte's

@@ -74,13 +74,23 @@ def foreign_files(log: CommitLog, env: Env) -> list[CommitLogFile]:
     return found
 
 
+def _stated_if_there(log: CommitLog, file: CommitLogFile) -> int | None:
+    """Returns what `stated_start` returns, and None for an old file that a broker has removed."""
+    try:
+        return stated_start(log, file)
+    except VanishedError:
+        if not log.has_expired(file.start_offset):
+            raise
+        return None
+
+
 def with_stated_names(log: CommitLog, env: Env) -> tuple[list[CommitLogFile], dict[str, CommitLogFile]]:
     """Returns the files of the log that can be used, in the order of their offsets, and those that
     have a wrong name, by their paths. Both have the start offset that their messages state, unless
     another file has that name. Among them are files whose names are no offsets."""
     usable = [file for file in log.files if file.start_offset not in log.unusable]
     foreign = [] if log.is_one_file else foreign_files(log, env)
-    stated = {file: start for file in [*usable, *foreign] if (start := stated_start(log, file)) is not None}
+    stated = {file: start for file in [*usable, *foreign] if (start := _stated_if_there(log, file)) is not None}
     taken = {file.start_offset for file in usable if file not in stated}
     moved: dict[str, CommitLogFile] = {}
     for file, start in stated.items():

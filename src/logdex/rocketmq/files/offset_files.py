@@ -95,10 +95,20 @@ def was_trimmed(file: OffsetFile, env: Env, more_directories: Sequence[str] = ()
     """Whether a broker has removed a listed file: an old one, so that all that are left begin
     behind it, or, as a recovery does that cuts the end, one behind all that are left.
     `more_directories` hold files of the same log."""
+    starts = _starts_left(file, env, more_directories)
+    return bool(starts) and not min(starts) <= file.start_offset <= max(starts)
+
+
+def has_expired(file: OffsetFile, env: Env, more_directories: Sequence[str] = ()) -> bool:
+    """Whether a broker has removed a listed file because it was old: all that are left begin behind
+    it. `more_directories` hold files of the same log."""
+    return file.start_offset < min(_starts_left(file, env, more_directories), default=-1)
+
+
+def _starts_left(file: OffsetFile, env: Env, more_directories: Sequence[str]) -> list[int]:
     directories = dict.fromkeys([posixpath.dirname(file.path), *filter(env.is_dir, more_directories)])
     found = (offset_in_name(name) for directory in directories for name in env.list_dir(directory))
-    starts = [start for start in found if start is not None]
-    return bool(starts) and not min(starts) <= file.start_offset <= max(starts)
+    return [start for start in found if start is not None]
 
 
 def common_file_size(files: Sequence[OffsetFile], *, unit_bytes: int = 1) -> int | None:

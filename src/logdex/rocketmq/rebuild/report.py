@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from logdex.errors import UnusableFileError
 from logdex.jobs import reports
+from logdex.jobs.look_again import removed_meanwhile
 from logdex.primitives.java_hash import decode_utf8
 from logdex.primitives.shown import counted
 from logdex.rocketmq.commit_log.log_end import LeftOutRange, LogEnd
@@ -59,7 +60,7 @@ class RebuildReport(reports.RebuildReport):
 
     def note_trimmed(self, paths: Iterable[str]) -> None:
         """Records files that a broker removed while the rebuild ran."""
-        self.notes += [f"{path}: removed by the broker meanwhile" for path in paths]
+        self.notes += removed_meanwhile(paths)
 
     def note_unusable(self, errors: Iterable[UnusableFileError]) -> None:
         """Records what is no file where the log has one. That the log ends there is recorded

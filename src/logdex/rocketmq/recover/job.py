@@ -18,7 +18,7 @@ from logdex.io.output_files import OutputFiles
 from logdex.io.path_look import StrPath
 from logdex.io.process_lock import lock_is_held
 from logdex.jobs.free_space import require_free_for, used_bytes
-from logdex.jobs.look_again import Looks, pause
+from logdex.jobs.look_again import Looks, pause, removed_meanwhile
 from logdex.jobs.output import command_line, staged_output
 from logdex.jobs.publication import Names
 from logdex.jobs.reports import Progress
@@ -44,7 +44,7 @@ from logdex.rocketmq.recover.report import RecoverReport, Skipped
 from logdex.rocketmq.recover.small_files import CONFIG_DIR, copy_config, write_checkpoint
 from logdex.rocketmq.recover.source import check_output, files_of, other_names
 from logdex.rocketmq.recover.whole_pieces import LogScan, Piece, ScannedFile
-from logdex.rocketmq.recover.write import write_file
+from logdex.rocketmq.recover.write import write_file, written_path
 from logdex.rocketmq.scan.scanner import Scanner
 from logdex.rocketmq.settings.store_config import StoreConfig
 
@@ -68,9 +68,9 @@ def recover(
     The output must be new or empty. With `in_place` it is the store itself, and what is replaced is
     kept under names with the date. Nothing is published before everything is written. If the run is
     killed meanwhile, `flags` end the command that `verify` prints to run it again. On `runner`,
-    each CommitLog file is a task, to be read and to be written. If a broker removes or cuts files
-    meanwhile, everything is read again; so it is if a broker writes to the store, until two looks
-    in a row have lost the same.
+    each CommitLog file is a task, to be read and to be written. If a broker removes old files
+    meanwhile, the new log begins behind them. If it removes or cuts others, everything is read
+    again; so it is if a broker writes to the store, until two looks in a row have lost the same.
 
     Raises `UsageError` if the output is refused, or with `in_place` while a broker runs on the
     store; `EnvironmentProblem` without enough free space, and `StorageError` if a file cannot be
@@ -143,8 +143,7 @@ class _Recovery:
         report, env = self._report, self._env
         is_store = not self._log.is_one_file
         new = self._scan()
-        self._runner.run("write", self._write_file, new.files)
-        report.files = len(new.files)
+        self._write(new)
         self._derive(new)
         with OutputFiles(env, sync=self._sync) as output:
             write_checkpoint(self._root, self._directory, new, self._config.dialect, output, env)
@@ -165,32 +164,68 @@ class _Recovery:
         scanned = self._runner.run("scan", self._scan_file, [files[number] for number in there])
         for number, file in zip(there, scanned, strict=True):
             files[number] = file
+        expired = [file.has_expired for file in files]
+        files = files[self._first_kept(files, expired) :]
         new = place(files, self._config.mapped_file_size_commit_log, self._first_size)
-        report.skipped = new.skipped + [self._unfit(file) for file in unfit]
-        told = {each.path for each in report.skipped}
-        report.skipped += [
+        new.skipped += [self._unfit(file) for file in unfit]
+        told = {each.path for each in new.skipped}
+        new.skipped += [
             Skipped(error.path, 0, 0, error.reason, start)
             for start, error in log.unusable.items()
             if error.path not in told
         ]
-        report.placeholders = sum(each.placeholders for each in report.skipped)
-        report.messages = sum(piece.messages for file in new.files for piece in file.pieces)
-        report.end_offset, report.bytes = new.end_offset, log.size_bytes
         return new
+
+    def _first_kept(self, files: list[ScannedFile], expired: list[bool]) -> int:
+        """Returns the number of the first file behind those that a broker has removed, and notes
+        them. Raises `VanishedError` if there is none."""
+        last = max((number for number, has_expired in enumerate(expired) if has_expired), default=-1)
+        first = next((number for number, file in enumerate(files) if number > last and file.source is not None), None)
+        if first is None:
+            raise VanishedError("removed by the broker meanwhile", path=files[last].path)
+        self._report.notes += removed_meanwhile(file.path for file in files[:first] if file.source is not None)
+        return first
 
     def _scan_file(self, file: ScannedFile, _attempt: str, count: Count) -> ScannedFile:
         """Finds the pieces of a file."""
         named = None if self._log.is_one_file else NamedMessages(self._root, self._config, self._env)
         try:
             LogScan(self._config, self._env, named, shared(count, 2)).scan(file)
+        except VanishedError:
+            if not self._log.has_expired(file.start_offset):
+                raise
+            file.has_expired = True
         finally:
             if named is not None:
                 named.close()
         return file
 
-    def _write_file(self, file: NewFile, _attempt: str, count: Count) -> None:
+    def _write(self, new: NewLog) -> None:
+        """Writes the new log. A file that a broker has removed meanwhile, and those before it, are
+        left out of it."""
+        report = self._report
+        expired = self._runner.run("write", self._write_file, new.files)
+        first = self._first_kept([file.scanned for file in new.files], expired)
+        for file in new.files[:first]:
+            self._env.remove(written_path(file, self._directory))
+        del new.files[:first]
+        start = new.files[0].scanned.start_offset
+        report.skipped = [each for each in new.skipped if each.physical_offset >= start]
+        report.placeholders = sum(each.placeholders for each in report.skipped)
+        report.messages = sum(piece.messages for file in new.files for piece in file.pieces)
+        report.end_offset, report.bytes = new.end_offset, self._log.size_bytes
+        report.files = len(new.files)
+
+    def _write_file(self, file: NewFile, _attempt: str, count: Count) -> bool:
+        """Writes a file of the new log. Returns whether a broker has removed its source."""
         size = self._config.mapped_file_size_commit_log
-        write_file(file, self._directory, size, sync=self._sync, env=self._env, on_read=shared(count, 2))
+        try:
+            write_file(file, self._directory, size, sync=self._sync, env=self._env, on_read=shared(count, 2))
+        except VanishedError:
+            if not self._log.has_expired(file.scanned.start_offset):
+                raise
+            return True
+        return False
 
     def _unfit(self, file: CommitLogFile) -> Skipped:
         why = "by its name this is no file of the log"

@@ -61,8 +61,9 @@ class Dropped(NamedTuple):
 class ScannedFile:
     """A CommitLog file of the new log's physical offsets [`start_offset`, + the size of a file),
     with its pieces and what lies between them. `filler_at` is the position of its filler, None if
-    none was found. `source` is None if the old log has no such file, for the reason
-    `why_missing`."""
+    none was found. `source` is None if the old log has no such file, for the reason `why_missing`.
+    `has_expired` states that a broker has removed the file, and all before it, before it was
+    read."""
 
     path: str
     start_offset: int
@@ -71,6 +72,7 @@ class ScannedFile:
     dropped: list[Dropped] = field(default_factory=list)
     filler_at: int | None = None
     why_missing: str = "the file is missing"
+    has_expired: bool = False
 
     def drop(self, start: int, end: int, why: str, *, is_zero: bool = False) -> None:
         """Adds a range without a message. Joins it with the one before it if that is of the same

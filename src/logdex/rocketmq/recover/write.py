@@ -18,9 +18,13 @@ _COPY_BYTES = 8 << 20
 def write_file(file: NewFile, directory: str, file_size_bytes: int, *, sync: bool, env: Env, on_read: OnRead) -> None:
     """Writes a file of ``directory/commitlog``. All bytes that are no message, no placeholder and
     no filler are zeros that take no space on disk."""
-    name = f"{file.scanned.start_offset:0{FILE_NAME_DIGITS}d}"
     with OutputFiles(env, sync=sync) as output:
-        _FileWriter(f"{directory}/{COMMIT_LOG_DIR}/{name}", file_size_bytes, output, env).write(file, on_read)
+        _FileWriter(written_path(file, directory), file_size_bytes, output, env).write(file, on_read)
+
+
+def written_path(file: NewFile, directory: str) -> str:
+    """Returns the path of a file of ``directory/commitlog``."""
+    return f"{directory}/{COMMIT_LOG_DIR}/{file.scanned.start_offset:0{FILE_NAME_DIGITS}d}"
 
 
 class _FileWriter:

@@ -15,6 +15,7 @@ from logdex.cli.rows.row_text import pairs_text
 from logdex.cli.rows.shape import Pair, RowShape
 from logdex.cli.rows.value_text import text_of
 from logdex.errors import CorruptError
+from logdex.jobs.look_again import removed_meanwhile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -280,8 +281,8 @@ def note_one_file(snapshot: StoreSnapshot) -> bool:
 def tell_deleted(scan: LogScan) -> list[str]:
     """Reports the files that the broker removed while a scan was to read them. Returns their
     paths."""
-    for path in scan.trimmed:
-        note(f"{path}: removed by the broker meanwhile")
+    for text in removed_meanwhile(scan.trimmed):
+        note(text)
     return scan.trimmed
 
 

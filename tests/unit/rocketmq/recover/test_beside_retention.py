@@ -1,0 +1,98 @@
+"""A broker keeps removing the oldest files of a log that is recovered: the new log begins behind
+them, and has everything that is still there."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from logdex.jobs import look_again
+from logdex.rocketmq.recover import recover
+from logdex.rocketmq.recover.report import RecoverReport
+from tests.beside import Retention
+from tests.examples import cases, some
+from tests.unit.rocketmq.recover.test_recover import clean, damage, saved
+from tests.unit.rocketmq.small_stores import CONFIG, MESSAGES, build
+
+FILES_LEFT = 2
+DAMAGED = (7, 20, 33)
+
+
+@pytest.fixture(autouse=True)
+def one_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Removed files alone are no reason to begin again."""
+    monkeypatch.setattr(look_again, "LOOKS_MAX", 1)
+
+
+@pytest.fixture(scope="module", params=[(), DAMAGED], ids=["whole", "damaged"])
+def stored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
+    """A store, and the messages of it that are whole."""
+    root = build(tmp_path_factory.mktemp("retention") / "store", MESSAGES)
+    for number in reversed(request.param):  # the last first: a scan ends at damage
+        damage(root, number)
+    return root, [number for number in range(40) if number not in request.param]
+
+
+def logs_of(root: Path) -> list[Path]:
+    return sorted((root / "commitlog").iterdir())
+
+
+def remove_oldest(root: Path) -> None:
+    for path in logs_of(root)[:-FILES_LEFT][:1]:
+        path.unlink()
+
+
+def require_rest(root: Path, output: Path, whole: list[int], report: RecoverReport) -> None:
+    """Requires that `output` has all messages that `root` still has, and that nothing is told of
+    others."""
+    kept = saved(output)
+    assert kept == whole[len(whole) - len(kept) :]
+    assert report.messages == len(kept)
+    starts = [int(path.name) for path in logs_of(root)]
+    begin = int(logs_of(output)[0].name)
+    assert begin <= starts[0]
+    assert report.placeholders == len(report.skipped)
+    assert all(each.physical_offset >= begin for each in report.skipped)
+    assert len(report.skipped) == len([number for number in DAMAGED if kept[0] < number and len(whole) < 40])
+    assert clean(output)
+
+
+@pytest.mark.parametrize("step", cases([1, 3, 8, 20, 60], 3, first=1))
+def test_the_oldest_files_go_one_by_one(step: int, stored: tuple[Path, list[int]], tmp_path: Path) -> None:
+    store, whole = stored
+    still = Retention(0, step, lambda: None)
+    recover(store, tmp_path / "still", CONFIG, sync=False, env=still)
+    noted = 0
+    for first in some(range(1, still.count + 1, 7), 9):
+        root = Path(shutil.copytree(store, tmp_path / f"store-{first}"))
+        env = Retention(first, step, partial(remove_oldest, root))
+        report = recover(root, tmp_path / f"out-{first}", CONFIG, sync=False, env=env)
+        require_rest(root, tmp_path / f"out-{first}", whole, report)
+        noted += any("removed by the broker meanwhile" in note for note in report.notes)
+        shutil.rmtree(root)
+        shutil.rmtree(tmp_path / f"out-{first}")
+    assert noted
+
+
+def test_a_log_of_which_nothing_is_left_is_looked_at_again(
+    stored: tuple[Path, list[int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(look_again, "LOOKS_MAX", 2)
+    store, whole = stored
+    root = Path(shutil.copytree(store, tmp_path / "store"))
+    later = logs_of(root)[-FILES_LEFT:]
+    for path in later:
+        path.rename(tmp_path / path.name)
+
+    def go_on() -> None:
+        for path in later:
+            if not path.exists():
+                (tmp_path / path.name).rename(path)
+        remove_oldest(root)
+
+    report = recover(root, tmp_path / "out", CONFIG, sync=False, env=Retention(40, 1, go_on))
+    require_rest(root, tmp_path / "out", whole, report)
+    assert logs_of(root) == later
