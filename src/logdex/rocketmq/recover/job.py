@@ -206,11 +206,11 @@ class _Recovery:
         report = self._report
         expired = self._runner.run("write", self._write_file, new.files)
         first = self._first_kept([file.scanned for file in new.files], expired)
+        gone = {file.scanned.path for file in new.files[:first]}
         for file in new.files[:first]:
             self._env.remove(written_path(file, self._directory))
         del new.files[:first]
-        start = new.files[0].scanned.start_offset
-        report.skipped = [each for each in new.skipped if each.physical_offset >= start]
+        report.skipped = [each for each in new.skipped if each.path not in gone]
         report.placeholders = sum(each.placeholders for each in report.skipped)
         report.messages = sum(piece.messages for file in new.files for piece in file.pieces)
         report.end_offset, report.bytes = new.end_offset, self._log.size_bytes

@@ -104,6 +104,16 @@ def test_files_far_away_are_named_and_left(root: Path, tmp_path: Path, monkeypat
     assert any("notes.txt is no file of the log" in note for note in report.notes)
 
 
+def test_a_file_far_before_the_log_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "MISSING_FILES_MAX", 3)
+    root = build(tmp_path / "store", MESSAGES, start_offset=9 * FILE_SIZE)
+    odd = root / "commitlog" / f"{FILE_SIZE:020d}"
+    odd.write_bytes(b"\1" * FILE_SIZE)
+    report = recovered(root, tmp_path)
+    assert [(each.path, each.is_loss) for each in report.skipped] == [(str(odd), True)]
+    assert saved(tmp_path / "out") == list(range(40))
+
+
 def test_an_unreadable_sector_is_a_range_like_any(tmp_path: Path) -> None:
     root, config = tmp_path / "store", replace(CONFIG, mapped_file_size_commit_log=16384)
     many = [message(number, body=bytes([number]) * 200) for number in range(60)]
