@@ -155,11 +155,11 @@ class LocalRunner:
         """Runs `function` on each task. Returns the results in the order of `tasks`."""
         attempts = [f"attempt-{number}" for number in range(self.tasks + 1, self.tasks + len(tasks) + 1)]
         self.tasks += len(tasks)
+        self._is_stopped = False
         if self.cores == 1 or len(tasks) < 2:
             return [function(task, attempt, self._count) for task, attempt in zip(tasks, attempts, strict=True)]
         from concurrent.futures import ThreadPoolExecutor
 
-        self._is_stopped = False
         with ThreadPoolExecutor(self.cores, f"logdex {name}") as pool:
             try:
                 running = [pool.submit(function, *each, self._count) for each in zip(tasks, attempts, strict=True)]

@@ -79,6 +79,17 @@ def test_the_error_of_a_task_is_raised_and_ends_the_others(jobs: int) -> None:
     assert runner.run("test", lambda task, attempt, count: count(1, 1), range(3)) == [None] * 3
 
 
+def test_a_task_by_itself_runs_behind_an_error() -> None:
+    def count(fails: bool, _attempt: str, count: Count) -> int:
+        count(1, 1)
+        return 1 // (not fails)
+
+    runner = LocalRunner(jobs=2)
+    with pytest.raises(ZeroDivisionError):
+        runner.run("first", count, [True, True])
+    assert runner.run("second", count, [False]) == [1]
+
+
 @pytest.mark.parametrize("jobs", [1, 2, 5])
 def test_results_come_in_the_order_of_the_items(jobs: int) -> None:
     begun: list[int] = []

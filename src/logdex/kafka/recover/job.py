@@ -268,8 +268,10 @@ class _Recovery:
                     one.files = output.close()
                 return one
             except VanishedError as error:
-                scan.forget(self._forget_expired(partition, error, notes))
+                expired = self._forget_expired(partition, error, notes)
             self._env.remove_tree(self._staged(partition))
+            if not scan.forget(expired, partition.logs[0]):
+                scan = self._scan(partition, notes, on_read)
 
     def _scan(self, partition: SourcePartition, notes: list[str], on_read: Count) -> PartitionScan:
         while True:

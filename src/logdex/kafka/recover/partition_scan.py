@@ -94,12 +94,18 @@ class PartitionScan:
         """Finishes the scan after the last file."""
         self._close_skipped(-1)
 
-    def forget(self, sources: list[SourceLog]) -> None:
-        """Leaves out what was found in these logs, which a broker has removed since."""
+    def forget(self, sources: list[SourceLog], first: SourceLog) -> bool:
+        """Leaves out what was found in these logs, which a broker has removed since. `first` is the
+        first log that is left. Returns False if what was found in the logs that are left may depend
+        on the others: then they must be scanned again."""
+        beginning = next((piece for piece in self.pieces if piece.source.path == first.path), None)
+        if self.strays or beginning is None or beginning.start:
+            return False
         paths = {source.path for source in sources}
-        for pieces in (self.pieces, self.strays, self.doubtful):
+        for pieces in (self.pieces, self.doubtful):
             pieces[:] = [piece for piece in pieces if piece.source.path not in paths]
         self.skipped = [each for each in self.skipped if each.path not in paths]
+        return True
 
     def _run(self, source: SourceLog, data: ByteArray, position: int, next_base: int | None) -> ScanEnd:
         scanner = BatchScanner(env=self._env, unreadable_is_damage=True)

@@ -186,8 +186,8 @@ def _read_as(file: Misnamed, directory: str, notes: list[str], env: Env) -> Sour
 
 def forget_expired(partition: SourcePartition, path: str, env: Env) -> list[SourceLog]:
     """Removes from a partition's logs those that a broker has removed because they were old: the
-    log at `path`, and all before it. Returns them. It returns none if the log is there, if a log
-    with lower offsets is, or if no other is left."""
+    log at `path`, and all before it. Returns them. It returns none if one of them is there, if a
+    log with lower offsets is, or if no other is left."""
     gone = next((log for log in partition.logs if log.path == path), None)
     if gone is None:
         return []
@@ -197,6 +197,8 @@ def forget_expired(partition: SourcePartition, path: str, env: Env) -> list[Sour
     if not kept or gone.base_offset >= min(left, default=-1):
         return []
     expired = partition.logs[: len(partition.logs) - len(kept)]
+    if any(env.exists(log.path) for log in expired):
+        return []  # one that has not the name of its offsets
     partition.logs = kept
     partition.missing = [each for each in partition.missing if each.first_offset >= kept[0].base_offset]
     return expired

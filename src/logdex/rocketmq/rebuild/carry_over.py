@@ -48,7 +48,9 @@ def carry_over_queues(
             is_copied = _unless_removed(partial(_copy, opened, target, sync=sync, env=env), source, env)
             if is_copied is None:
                 env.remove_tree(target)
-            report.expired_queues += is_copied is not None
+                continue
+            report.expired_queues += 1
+            report.files += len(env.list_dir(target))
         elif is_expired is not None:
             report.stale_queues += 1
 

@@ -142,8 +142,9 @@ class _Recovery:
         for the others; a file ``abort`` is set aside."""
         report, env = self._report, self._env
         is_store = not self._log.is_one_file
-        new = self._scan()
+        new, unfit = self._scan()
         self._write(new)
+        self._count(new, unfit)
         self._derive(new)
         with OutputFiles(env, sync=self._sync) as output:
             write_checkpoint(self._root, self._directory, new, self._config.dialect, output, env)
@@ -155,8 +156,9 @@ class _Recovery:
         names = (COMMIT_LOG_DIR, *PUBLISHED, *((CONFIG_DIR,) if has_config else ()))
         return Names(names, ("abort",) if in_place else (), last=(CHECKPOINT_FILE,))
 
-    def _scan(self) -> NewLog:
-        """Finds all pieces of the log, and where everything goes in the new one."""
+    def _scan(self) -> tuple[NewLog, list[CommitLogFile]]:
+        """Finds all pieces of the log, and where everything goes in the new one. Returns this, and
+        the files that by their names are none of the log."""
         report, log = self._report, self._log
         log.readable_from()  # raises an error if there is nothing to read
         files, unfit = files_of(log, report.notes, self._env)
@@ -166,24 +168,18 @@ class _Recovery:
             files[number] = file
         expired = [file.has_expired for file in files]
         files = files[self._first_kept(files, expired) :]
-        new = place(files, self._config.mapped_file_size_commit_log, self._first_size)
-        new.skipped += [self._unfit(file) for file in unfit]
-        told = {each.path for each in new.skipped}
-        new.skipped += [
-            Skipped(error.path, 0, 0, error.reason, start)
-            for start, error in log.unusable.items()
-            if error.path not in told
-        ]
-        return new
+        return place(files, self._config.mapped_file_size_commit_log, self._first_size), unfit
 
     def _first_kept(self, files: list[ScannedFile], expired: list[bool]) -> int:
         """Returns the number of the first file behind those that a broker has removed, and notes
-        them. Raises `VanishedError` if there is none."""
+        them. Raises `VanishedError` if there is none, and if a file before them is there, which has
+        not the name of its offsets."""
         last = max((number for number, has_expired in enumerate(expired) if has_expired), default=-1)
         first = next((number for number, file in enumerate(files) if number > last and file.source is not None), None)
-        if first is None:
+        removed = [file.path for file in files[:first] if file.source is not None]
+        if first is None or any(map(self._env.exists, removed)):
             raise VanishedError("removed by the broker meanwhile", path=files[last].path)
-        self._report.notes += removed_meanwhile(file.path for file in files[:first] if file.source is not None)
+        self._report.notes += removed_meanwhile(removed)
         return first
 
     def _scan_file(self, file: ScannedFile, _attempt: str, count: Count) -> ScannedFile:
@@ -203,17 +199,27 @@ class _Recovery:
     def _write(self, new: NewLog) -> None:
         """Writes the new log. A file that a broker has removed meanwhile, and those before it, are
         left out of it."""
-        report = self._report
         expired = self._runner.run("write", self._write_file, new.files)
         first = self._first_kept([file.scanned for file in new.files], expired)
         gone = {file.scanned.path for file in new.files[:first]}
         for file in new.files[:first]:
             self._env.remove(written_path(file, self._directory))
         del new.files[:first]
-        report.skipped = [each for each in new.skipped if each.path not in gone]
+        new.skipped = [each for each in new.skipped if each.path not in gone]
+
+    def _count(self, new: NewLog, unfit: list[CommitLogFile]) -> None:
+        """Reports what is in the new log, and what is not."""
+        report, log = self._report, self._log
+        report.skipped = new.skipped + [self._unfit(file) for file in unfit]
+        told = {each.path for each in report.skipped}
+        report.skipped += [
+            Skipped(error.path, 0, 0, error.reason, start)
+            for start, error in log.unusable.items()
+            if error.path not in told
+        ]
         report.placeholders = sum(each.placeholders for each in report.skipped)
         report.messages = sum(piece.messages for file in new.files for piece in file.pieces)
-        report.end_offset, report.bytes = new.end_offset, self._log.size_bytes
+        report.end_offset, report.bytes = new.end_offset, log.size_bytes
         report.files = len(new.files)
 
     def _write_file(self, file: NewFile, _attempt: str, count: Count) -> bool:

@@ -4,11 +4,13 @@ behind them, and has everything that is still there."""
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from logdex.io.env import Env
 from logdex.jobs import look_again
 from logdex.jobs.look_again import Looks
 from logdex.kafka.recover import recover
@@ -95,3 +97,70 @@ def test_the_oldest_segments_go_one_by_one(step: int, stored: tuple[Path, dict[s
         shutil.rmtree(root)
         shutil.rmtree(tmp_path / f"out-{first}")
     assert noted
+
+
+def repeat_the_next(partition: Path) -> None:
+    """The first segment repeats the first batch of the next one."""
+    with (partition / f"{0:020d}.log").open("ab") as file:
+        file.write(batches(10)[0])
+
+
+def harm_what_is_repeated(partition: Path) -> None:
+    """The first segment repeats batches of the next one, where they are damaged."""
+    with (partition / f"{0:020d}.log").open("ab") as file:
+        file.write(b"".join(batches(10)[:2]))
+    for number in range(2):
+        flip(partition / f"{10:020d}.log", position_of(10, number) + 64)
+
+
+def harm_both_sides(partition: Path) -> None:
+    """The end of the first segment and the beginning of the next one are damaged."""
+    flip(partition / f"{0:020d}.log", position_of(0, 5) + 64)
+    flip(partition / f"{10:020d}.log", 64)
+
+
+def rename_the_second(partition: Path) -> None:
+    (partition / f"{10:020d}.log").rename(partition / "kept.log")
+
+
+def found_in(log_dir: Path, output: Path, env: Env) -> tuple[object, RecoverReport]:
+    """What a recovery writes and tells, but for how many bytes it was."""
+    report = recover(log_dir, output, CONFIG, sync=False, env=env)
+    told = [(Path(each.path).name, each.first_offset, each.next_offset, each.is_loss) for each in report.skipped]
+    written = {path.name: path.read_bytes() for path in (output / PARTITION).rglob("*.log")}
+    return (written, told, report.lossy), report
+
+
+@pytest.mark.parametrize(
+    ("harm", "removed"),
+    [(repeat_the_next, [0]), (harm_what_is_repeated, [0]), (harm_both_sides, [0]), (rename_the_second, [0, 20])],
+)
+def test_what_is_told_is_of_the_whole_log_or_of_the_rest(
+    harm: Callable[[Path], None], removed: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("logdex.kafka.recover.job.Looks", Looks)
+
+    def stored(name: str) -> Path:
+        partition = tmp_path / name / PARTITION
+        partition.mkdir(parents=True)
+        for base in range(0, 50, 10):
+            (partition / f"{base:020d}.log").write_bytes(b"".join(batches(base)))
+        harm(partition)
+        return partition.parent
+
+    def go(log_dir: Path) -> None:
+        for base in removed:
+            (log_dir / PARTITION / f"{base:020d}.log").unlink(missing_ok=True)
+
+    whole, still = stored("whole"), Retention(0, 1, lambda: None)
+    before, _ = found_in(whole, tmp_path / "whole-out", still)
+    go(whole)
+    after, _ = found_in(whole, tmp_path / "rest-out", Env())
+    met = set()
+    for first in some(range(1, still.count + 1), 6):
+        root = stored(f"logs-{first}")
+        found, report = found_in(root, tmp_path / f"out-{first}", Retention(first, still.count, partial(go, root)))
+        assert found in (before, after)
+        met.add(found == after)
+        assert found != before or not any("removed by the broker" in note for note in report.notes)
+    assert met == {True, False}

@@ -4,18 +4,20 @@ them, and has everything that is still there."""
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from logdex.io.env import Env
 from logdex.jobs import look_again
 from logdex.rocketmq.recover import recover
 from logdex.rocketmq.recover.report import RecoverReport
 from tests.beside import Retention
 from tests.examples import cases, some
 from tests.unit.rocketmq.recover.test_recover import clean, damage, saved
-from tests.unit.rocketmq.small_stores import CONFIG, MESSAGES, build
+from tests.unit.rocketmq.small_stores import CONFIG, FILE_SIZE, MESSAGES, build, message
 
 FILES_LEFT = 2
 DAMAGED = (7, 20, 33)
@@ -96,3 +98,50 @@ def test_a_log_of_which_nothing_is_left_is_looked_at_again(
     report = recover(root, tmp_path / "out", CONFIG, sync=False, env=Retention(40, 1, go_on))
     require_rest(root, tmp_path / "out", whole, report)
     assert logs_of(root) == later
+
+
+def rename_the_second(root: Path) -> None:
+    logs_of(root)[1].rename(root / "commitlog" / "kept")
+
+
+def add_an_odd_name(root: Path) -> None:
+    """By its name it is no file of the log, and a broker removes it with the first ones."""
+    (root / "commitlog" / f"{5:020d}").write_bytes(b"zz" * 500)
+
+
+def found_in(root: Path, output: Path, env: Env) -> object:
+    """What a recovery writes and tells."""
+    report = recover(root, output, CONFIG, sync=False, env=env)
+    told = [(Path(each.path).name, each.start, each.end, each.is_loss) for each in report.skipped]
+    assert report.files == sum(path.is_file() for path in output.rglob("*"))
+    return {path.name: path.read_bytes() for path in logs_of(output)}, told, report.lossy
+
+
+@pytest.mark.parametrize(
+    ("harm", "removed"), [(rename_the_second, (0, 2 * FILE_SIZE)), (add_an_odd_name, (0, 5, FILE_SIZE))]
+)
+def test_what_is_told_is_of_the_whole_log_or_of_the_rest(
+    harm: Callable[[Path], None], removed: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(look_again, "LOOKS_MAX", 3)
+
+    def stored(name: str) -> Path:
+        root = build(tmp_path / name, [*MESSAGES, message(0, topic=b"Old"), *map(message, range(40, 90))])
+        harm(root)
+        return root
+
+    def go(root: Path) -> None:
+        for start in removed:
+            (root / "commitlog" / f"{start:020d}").unlink(missing_ok=True)
+
+    whole, still = stored("whole"), Retention(0, 1, lambda: None)
+    before = found_in(whole, tmp_path / "whole-out", still)
+    go(whole)
+    after = found_in(whole, tmp_path / "rest-out", Env())
+    met = set()
+    for first in some(range(1, still.count + 1, 2), 6):
+        root = stored(f"store-{first}")
+        found = found_in(root, tmp_path / f"out-{first}", Retention(first, still.count, partial(go, root)))
+        assert found in (before, after)
+        met.add(found == after)
+    assert met == {True, False}
