@@ -62,7 +62,7 @@ class Outputs:
         their first entries."""
         report.index_files = len(self.index)
         report.index_entries = sum(file.entries for file in self.index)
-        report.files = report.index_files + sum(part.files for part in self.queues)
+        report.files += report.index_files + sum(part.files for part in self.queues)
         found = {folder: queue for part in self.queues for folder, queue in part.queues.items()}
         report.note_delay_levels(found, config)
         for scan in log.scans:

@@ -45,6 +45,7 @@ def test_a_queue_whose_messages_have_expired_keeps_its_offsets(store: Path, tmp_
     report = rebuilt(store, tmp_path)
     assert (report.queues, report.expired_queues, report.stale_queues, report.losses) == (1, 1, 0, [])
     assert (tmp_path / "local" / queue).read_bytes() == before
+    assert report.files == len(contents(tmp_path / "local"))
     in_place = rebuild(store, store, CONFIG, in_place=True, sync=False)
     assert (in_place.expired_queues, (store / queue).read_bytes()) == (1, before)
 
