@@ -7,6 +7,7 @@ import pickle
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,6 +110,24 @@ def test_a_scan_reads_each_record_once_though_segments_are_joined(home: Path) ->
     before, second = offsets_of(home), logs(home)[1]
     assert offsets_of(home, ChangingEnv(second, lambda: join(home), opens=2)) == before
     assert len(logs(home)) == 3
+
+
+def test_a_scan_goes_on_as_often_as_segments_are_replaced(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("logdex.kafka.read.record_scan.LOOKS_MAX", 1)
+    before, replaced = offsets_of(home), set[str]()
+    read = ReadSplit.read
+
+    def replacing(split: ReadSplit, *given: Any, **options: Any) -> Any:
+        """Each segment is replaced when the scan comes to it."""
+        if split.path not in replaced:
+            replaced.add(split.path)
+            shutil.copy(split.path, f"{split.path}.copy")
+            Path(f"{split.path}.copy").replace(split.path)
+        return read(split, *given, **options)
+
+    monkeypatch.setattr(ReadSplit, "read", replacing)
+    assert offsets_of(home) == before
+    assert len(replaced) == len(logs(home)) - 1 > 2  # the active segment is empty
 
 
 def test_a_scan_of_all_partitions_goes_on_behind_one_that_is_deleted(home: Path) -> None:

@@ -188,15 +188,18 @@ class KafkaScan(ScanFrames, Generic[Partition]):
     def _looking_again(self, partition: Partition, names: Sequence[str]) -> Iterator[Rows]:
         """Yields the batches of a partition. Where a broker has removed or replaced a segment since
         the partition was listed, the partition is listed again, and reading goes on with the next
-        offset."""
+        offset. `VanishedError` is raised where `LOOKS_MAX` looks more have got no further."""
         current, wanted, self._reached = partition, self.wanted, 0
+        looks = 0
         try:
-            for look in range(LOOKS_MAX + 1):
+            while True:
+                before = self._reached
                 try:
                     yield from self._of_partition(current.view(wanted.isolation), wanted, names)
                     return
                 except VanishedError:
-                    if look == LOOKS_MAX:
+                    looks = looks + 1 if self._reached == before else 0
+                    if looks > LOOKS_MAX:
                         raise
                 listed = self._listed_again(partition)
                 if listed is None:
