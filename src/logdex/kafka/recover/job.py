@@ -80,7 +80,7 @@ def recover(
     inferred from the indexes where that is possible, instead of taken from `config`; this is the
     default without a `config`. A log directory gets its checkpoints and the clean-shutdown mark.
     Nothing is published before everything is written. If the run is killed meanwhile, `flags` end
-    the command that `verify` prints to run it again. On `runner`, each partition is a task.
+    the command that `verify` prints to run it again. The threads of `runner` take a partition each.
 
     Raises `NotAStoreError` if `path` is not a Kafka path, `UsageError` if the output is refused,
     `EnvironmentProblem` without enough free space, and `StorageError` if a file cannot be read or
@@ -225,6 +225,7 @@ class _Recovery:
         report.partitions = len(both)
         for _, one in both:
             report.notes += one.small_notes
+        report.notes = list(dict.fromkeys(report.notes))  # a partition that was listed again tells some again
         if self._source.is_log_dir:
             bounds = {partition.name: one.bounds for partition, one in both if partition.name is not None}
             with OutputFiles(self._env, sync=self._sync) as output:

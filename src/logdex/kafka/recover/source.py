@@ -186,15 +186,15 @@ def _read_as(file: Misnamed, directory: str, notes: list[str], env: Env) -> Sour
 
 def forget_expired(partition: SourcePartition, path: str, env: Env) -> list[SourceLog]:
     """Removes from a partition's logs those that a broker has removed because they were old: the
-    log at `path`, and all before it. Returns them. It returns none if one of them is there, if a
-    log with lower offsets is, or if no other is left."""
+    log at `path`, and all before it. Returns them. It returns none if one of them is there, or a
+    log with lower offsets or without offsets in its name, or if no other is left."""
     gone = next((log for log in partition.logs if log.path == path), None)
     if gone is None:
         return []
     stems = (name.removesuffix(files.SWAP_SUFFIX) for name in env.list_dir(partition.directory))
-    left = [parsed[0] for stem in stems if (parsed := parse_offset_file(stem)) and parsed[1] == files.LOG_SUFFIX]
+    left = [parse_offset_file(stem) for stem in stems if stem.endswith(files.LOG_SUFFIX)]
     kept = [log for log in partition.logs if log.base_offset > gone.base_offset]
-    if not kept or gone.base_offset >= min(left, default=-1):
+    if not kept or any(parsed is None or parsed[0] <= gone.base_offset for parsed in left):
         return []
     expired = partition.logs[: len(partition.logs) - len(kept)]
     if any(env.exists(log.path) for log in expired):

@@ -95,20 +95,22 @@ def was_trimmed(file: OffsetFile, env: Env, more_directories: Sequence[str] = ()
     """Whether a broker has removed a listed file: an old one, so that all that are left begin
     behind it, or, as a recovery does that cuts the end, one behind all that are left.
     `more_directories` hold files of the same log."""
-    starts = _starts_left(file, env, more_directories)
+    starts = [start for start in _starts_left(file, env, more_directories) if start is not None]
     return bool(starts) and not min(starts) <= file.start_offset <= max(starts)
 
 
 def has_expired(file: OffsetFile, env: Env, more_directories: Sequence[str] = ()) -> bool:
     """Whether a broker has removed a listed file because it was old: all that are left begin behind
-    it. `more_directories` hold files of the same log."""
-    return file.start_offset < min(_starts_left(file, env, more_directories), default=-1)
+    it. A name that is no offset may be a copy of it, or what somebody has called it: then it is
+    False. `more_directories` hold files of the same log."""
+    starts = _starts_left(file, env, more_directories)
+    known = [start for start in starts if start is not None]
+    return len(known) == len(starts) and file.start_offset < min(known, default=-1)
 
 
-def _starts_left(file: OffsetFile, env: Env, more_directories: Sequence[str]) -> list[int]:
+def _starts_left(file: OffsetFile, env: Env, more_directories: Sequence[str]) -> list[int | None]:
     directories = dict.fromkeys([posixpath.dirname(file.path), *filter(env.is_dir, more_directories)])
-    found = (offset_in_name(name) for directory in directories for name in env.list_dir(directory))
-    return [start for start in found if start is not None]
+    return [offset_in_name(name) for directory in directories for name in env.list_dir(directory)]
 
 
 def common_file_size(files: Sequence[OffsetFile], *, unit_bytes: int = 1) -> int | None:

@@ -67,8 +67,8 @@ def recover(
 
     The output must be new or empty. With `in_place` it is the store itself, and what is replaced is
     kept under names with the date. Nothing is published before everything is written. If the run is
-    killed meanwhile, `flags` end the command that `verify` prints to run it again. On `runner`,
-    each CommitLog file is a task, to be read and to be written. If a broker removes old files
+    killed meanwhile, `flags` end the command that `verify` prints to run it again. The threads of
+    `runner` read a CommitLog file each, and write one each. If a broker removes old files
     meanwhile, the new log begins behind them. If it removes or cuts others, everything is read
     again; so it is if a broker writes to the store, until two looks in a row have lost the same.
 
@@ -142,9 +142,9 @@ class _Recovery:
         for the others; a file ``abort`` is set aside."""
         report, env = self._report, self._env
         is_store = not self._log.is_one_file
-        new, unfit = self._scan()
+        new = self._scan()
         self._write(new)
-        self._count(new, unfit)
+        self._count(new)
         self._derive(new)
         with OutputFiles(env, sync=self._sync) as output:
             write_checkpoint(self._root, self._directory, new, self._config.dialect, output, env)
@@ -156,9 +156,8 @@ class _Recovery:
         names = (COMMIT_LOG_DIR, *PUBLISHED, *((CONFIG_DIR,) if has_config else ()))
         return Names(names, ("abort",) if in_place else (), last=(CHECKPOINT_FILE,))
 
-    def _scan(self) -> tuple[NewLog, list[CommitLogFile]]:
-        """Finds all pieces of the log, and where everything goes in the new one. Returns this, and
-        the files that by their names are none of the log."""
+    def _scan(self) -> NewLog:
+        """Finds all pieces of the log, and where everything goes in the new one."""
         report, log = self._report, self._log
         log.readable_from()  # raises an error if there is nothing to read
         files, unfit = files_of(log, report.notes, self._env)
@@ -167,17 +166,19 @@ class _Recovery:
         for number, file in zip(there, scanned, strict=True):
             files[number] = file
         expired = [file.has_expired for file in files]
-        files = files[self._first_kept(files, expired) :]
-        return place(files, self._config.mapped_file_size_commit_log, self._first_size), unfit
+        files = files[self._first_kept(files, expired, unfit) :]
+        new = place(files, self._config.mapped_file_size_commit_log, self._first_size)
+        new.unfit = unfit
+        return new
 
-    def _first_kept(self, files: list[ScannedFile], expired: list[bool]) -> int:
+    def _first_kept(self, files: list[ScannedFile], expired: list[bool], unfit: list[CommitLogFile]) -> int:
         """Returns the number of the first file behind those that a broker has removed, and notes
-        them. Raises `VanishedError` if there is none, and if a file before them is there, which has
-        not the name of its offsets."""
+        them. Raises `VanishedError` if there is none, if a file before them is there, which has not
+        the name of its offsets, or if an `unfit` file may be a copy of one."""
         last = max((number for number, has_expired in enumerate(expired) if has_expired), default=-1)
         first = next((number for number, file in enumerate(files) if number > last and file.source is not None), None)
         removed = [file.path for file in files[:first] if file.source is not None]
-        if first is None or any(map(self._env.exists, removed)):
+        if first is None or any(map(self._env.exists, removed)) or (removed and unfit):
             raise VanishedError("removed by the broker meanwhile", path=files[last].path)
         self._report.notes += removed_meanwhile(removed)
         return first
@@ -200,17 +201,19 @@ class _Recovery:
         """Writes the new log. A file that a broker has removed meanwhile, and those before it, are
         left out of it."""
         expired = self._runner.run("write", self._write_file, new.files)
-        first = self._first_kept([file.scanned for file in new.files], expired)
+        first = self._first_kept([file.scanned for file in new.files], expired, new.unfit)
         gone = {file.scanned.path for file in new.files[:first]}
         for file in new.files[:first]:
             self._env.remove(written_path(file, self._directory))
         del new.files[:first]
+        if gone and new.files[0].fills and not new.files[0].fills[0].start:  # with the time of what is gone
+            raise VanishedError("removed by the broker meanwhile", path=gone.pop())
         new.skipped = [each for each in new.skipped if each.path not in gone]
 
-    def _count(self, new: NewLog, unfit: list[CommitLogFile]) -> None:
+    def _count(self, new: NewLog) -> None:
         """Reports what is in the new log, and what is not."""
         report, log = self._report, self._log
-        report.skipped = new.skipped + [self._unfit(file) for file in unfit]
+        report.skipped = new.skipped + [self._unfit(file) for file in new.unfit]
         told = {each.path for each in report.skipped}
         report.skipped += [
             Skipped(error.path, 0, 0, error.reason, start)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from logdex.layout.rocketmq import BLANK
+from logdex.rocketmq.commit_log.commit_log import CommitLogFile
 from logdex.rocketmq.recover.placeholder import PLACEHOLDER_SIZE_MIN, placeholder_sizes
 from logdex.rocketmq.recover.report import Skipped
 from logdex.rocketmq.recover.whole_pieces import Dropped, Piece, ScannedFile
@@ -46,11 +47,12 @@ class NewFile:
 @dataclass(slots=True)
 class NewLog:
     """The files of the new log, the physical offset where it ends, and every range of the old files
-    that is not in it."""
+    that is not in it. `unfit` are the files that by their names are none of the log."""
 
     files: list[NewFile]
     end_offset: int
     skipped: list[Skipped] = field(default_factory=list)
+    unfit: list[CommitLogFile] = field(default_factory=list)
 
 
 def place(files: list[ScannedFile], file_size_bytes: int, first_size: FirstSize) -> NewLog:

@@ -123,6 +123,19 @@ def rename_the_second(partition: Path) -> None:
     (partition / f"{10:020d}.log").rename(partition / "kept.log")
 
 
+def remove(*bases: int) -> Callable[[Path], None]:
+    def act(log_dir: Path) -> None:
+        for base in bases:
+            (log_dir / PARTITION / f"{base:020d}.log").unlink(missing_ok=True)
+
+    return act
+
+
+def rename_the_first(log_dir: Path) -> None:
+    if (path := log_dir / PARTITION / f"{0:020d}.log").exists():
+        path.rename(path.with_name("first.log"))
+
+
 def found_in(log_dir: Path, output: Path, env: Env) -> tuple[object, RecoverReport]:
     """What a recovery writes and tells, but for how many bytes it was."""
     report = recover(log_dir, output, CONFIG, sync=False, env=env)
@@ -132,11 +145,17 @@ def found_in(log_dir: Path, output: Path, env: Env) -> tuple[object, RecoverRepo
 
 
 @pytest.mark.parametrize(
-    ("harm", "removed"),
-    [(repeat_the_next, [0]), (harm_what_is_repeated, [0]), (harm_both_sides, [0]), (rename_the_second, [0, 20])],
+    ("harm", "act"),
+    [
+        (repeat_the_next, remove(0)),
+        (harm_what_is_repeated, remove(0)),
+        (harm_both_sides, remove(0)),
+        (rename_the_second, remove(0, 20)),
+        (rename_the_second, rename_the_first),
+    ],
 )
 def test_what_is_told_is_of_the_whole_log_or_of_the_rest(
-    harm: Callable[[Path], None], removed: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    harm: Callable[[Path], None], act: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("logdex.kafka.recover.job.Looks", Looks)
 
@@ -148,19 +167,16 @@ def test_what_is_told_is_of_the_whole_log_or_of_the_rest(
         harm(partition)
         return partition.parent
 
-    def go(log_dir: Path) -> None:
-        for base in removed:
-            (log_dir / PARTITION / f"{base:020d}.log").unlink(missing_ok=True)
-
     whole, still = stored("whole"), Retention(0, 1, lambda: None)
     before, _ = found_in(whole, tmp_path / "whole-out", still)
-    go(whole)
+    act(whole)
     after, _ = found_in(whole, tmp_path / "rest-out", Env())
     met = set()
     for first in some(range(1, still.count + 1), 6):
         root = stored(f"logs-{first}")
-        found, report = found_in(root, tmp_path / f"out-{first}", Retention(first, still.count, partial(go, root)))
+        found, report = found_in(root, tmp_path / f"out-{first}", Retention(first, still.count, partial(act, root)))
         assert found in (before, after)
         met.add(found == after)
         assert found != before or not any("removed by the broker" in note for note in report.notes)
-    assert met == {True, False}
+        assert len(set(report.notes)) == len(report.notes)
+    assert met == {True, before == after}
