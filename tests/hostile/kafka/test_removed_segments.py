@@ -6,6 +6,7 @@ from __future__ import annotations
 import pickle
 import shutil
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,15 @@ from logdex.io.env import Env, ReadFile
 from logdex.kafka.batch.record import Record
 from logdex.kafka.files.checkpoints import TopicPartition, write_offset_checkpoint
 from logdex.kafka.log.log import Log
+from logdex.kafka.read.follow.follower import LogFollower
 from logdex.kafka.read.read_filter import ReadFilter
 from logdex.kafka.read.splits.split import ReadSplit
 from logdex.kafka.rebuild import rebuild
 from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 from logdex.kafka.verify import verify
-from tests.examples import cases
+from tests.beside import At
+from tests.examples import cases, some
 from tests.hostile.kafka.cut_readers import START_MS, logs, make
 
 Change = Callable[[Path], None]
@@ -141,6 +144,21 @@ def test_a_scan_of_all_partitions_goes_on_behind_one_that_is_deleted(home: Path)
         shutil.move(home / "later-0", home / "later-0.4567-delete")
         assert snapshot.partitions == {}
         assert [*snapshot.scan()] == []
+
+
+def test_a_follower_goes_on_where_the_first_segment_is_trimmed(made: Path, tmp_path: Path) -> None:
+    whole = offsets_of(made)
+    for number in some(range(1, 120), 6):
+        home = Path(shutil.copytree(made, tmp_path / str(number)))
+        found: list[int] = []
+        with LogFollower(home / "events-0", env=At(number, partial(expire, home))) as tail:
+            for _ in range(12):
+                found += [record.offset for record in tail.poll(40)]
+        first = int(logs(home)[0].stem)
+        read = [offset for offset in found if offset < first]
+        assert read == whole[: len(read)]
+        assert found[len(read) :] == [offset for offset in whole if offset >= first][: len(found) - len(read)]
+        assert len(found) > 200
 
 
 def test_a_log_by_itself_that_is_removed_is_an_error(home: Path) -> None:

@@ -127,6 +127,7 @@ class _SegmentScan:
         self.segment = part.segment
         self.key = wanted.key or b""
         self.on_bad_batch = on_bad_batch
+        self.offset, self.end_offset = part.offset, part.end_offset
         self._part = part
         self._wanted = wanted
 
@@ -182,6 +183,7 @@ def _by_index(scan: _SegmentScan, key_index_dir: str | None) -> Generator[Record
         except LogdexError as error:
             raise _UselessIndexError(error) from error
     yield from scan.records(covered, OFFSET_MAX)
+    offsets = offsets[(offsets >= scan.offset) & (offsets < scan.end_offset)]
     for at in range(0, len(offsets), _CANDIDATES_AT_ONCE):
         yield from _confirmed(scan, offsets[at : at + _CANDIDATES_AT_ONCE], path)
     return True

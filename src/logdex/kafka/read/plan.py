@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from logdex.errors import UsageError, VanishedError
+from logdex.errors import UnreadableError, UsageError, VanishedError
 from logdex.frames.arrow import pa
 from logdex.jobs.read_plan import ReadPlanBase
 from logdex.kafka.read.committed import NOTHING_ABORTED, AbortedTransactions, find_aborted
@@ -125,8 +125,20 @@ def _find_aborted(partition: ReadPartition, wanted: ReadFilter) -> tuple[Aborted
 
 
 def _offsets_at(part: SegmentPart, positions: list[int]) -> list[int]:
-    """Returns the base offsets of the batches at some positions, at which the part is cut."""
-    return [next(part.segment.log.headers(position)).base_offset for position in positions]
+    """Returns the base offsets of the batches at some positions, at which the part is cut. Raises
+    `UnreadableError` if the log is shorter by now."""
+    offsets, log = list[int](), part.segment.log
+    for position in positions:
+        header = next(log.headers(position), None)
+        if header is None:
+            raise UnreadableError(
+                path=log.path,
+                position=position,
+                end_position=part.end,
+                size_bytes=part.segment.env.size_bytes(log.path),
+            )
+        offsets.append(header.base_offset)
+    return offsets
 
 
 def _ends(part: SegmentPart, split_bytes: int | None) -> list[int]:

@@ -21,7 +21,7 @@ from logdex.primitives.wrong_questions import require_longs, require_times
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.commit_log.log_end import LogEnd
 from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue, discover_queues
-from logdex.rocketmq.consume_queue.offset_by_time import Boundary, QueueBounds, offset_in_queue_by_time
+from logdex.rocketmq.consume_queue.offset_by_time import Boundary
 from logdex.rocketmq.consume_queue.tag_filter import TagFilter
 from logdex.rocketmq.files.store_files import StorePaths, queue_folder
 from logdex.rocketmq.index_file.index_service import IndexService
@@ -45,6 +45,7 @@ from logdex.rocketmq.snapshot.key_reads import KeyReads
 from logdex.rocketmq.snapshot.known_queues import KnownQueues, no_such_queue
 from logdex.rocketmq.snapshot.known_sizes import KnownSizes
 from logdex.rocketmq.snapshot.store_end import find_store_end
+from logdex.rocketmq.snapshot.time_lookup import offset_by_time
 
 
 class StoreSnapshot(KeyReads):
@@ -263,20 +264,7 @@ class StoreSnapshot(KeyReads):
         view = self._view(to_bytes(topic), queue_id)
         if view is None:
             return 0
-        return offset_in_queue_by_time(
-            view.queue,
-            timestamp_ms,
-            self._store_timestamp_ms,
-            QueueBounds(view.min_offset, view.max_offset, self.commit_log.min_offset),
-            boundary=boundary,
-            dialect=self.config.dialect,
-            modified_ms=lambda path: self._env.modified_ns(path) // 1_000_000,
-        )
-
-    def _store_timestamp_ms(self, phy_offset: int, size_bytes: int) -> int:
-        if not self.commit_log.min_offset <= phy_offset <= self.valid_end_offset - size_bytes:
-            return -1
-        return self.commit_log.pickup_store_timestamp_ms(phy_offset, size_bytes)
+        return offset_by_time(view, self.commit_log, timestamp_ms, boundary, self.config.dialect, self._env)
 
     def scan(
         self,

@@ -109,6 +109,29 @@ def test_indexes_are_used_where_they_are(partition: Partition, monkeypatch: pyte
     assert scanned == []
 
 
+def test_no_record_twice_where_the_first_segment_goes_meanwhile(partition: Partition) -> None:
+    for base in (0, 1000):
+        partition.write_index(base)
+    with PartitionSnapshot(str(partition.folder)) as snapshot:
+        asking = query_key(snapshot, ReadFilter(key=b"k1"))
+        found = [next(asking).offset]
+        partition.log(0).unlink()
+        partition.index(0).unlink()
+        found += [record.offset for record in asking]
+    assert found == [record[1] for record in reversed(partition.records) if record[0] == b"k1" and record[1] >= 1000]
+
+
+def test_an_index_gives_no_record_outside_the_offsets(partition: Partition) -> None:
+    begin, end = partition.records[40][1], partition.records[-20][1]
+    wanted = [one for one in reversed(partition.records) if one[0] == b"k1" and begin <= one[1] < end]
+    for base in (None, 0, 1000):
+        if base is not None:
+            partition.write_index(base)
+        with PartitionSnapshot(str(partition.folder)) as snapshot:
+            found = list(query_key(snapshot, ReadFilter(key=b"k1", offset=begin, end_offset=end)))
+        assert [(one.key, one.offset, one.value) for one in found] == wanted
+
+
 @pytest.mark.parametrize("change", ["grown", "cut", "of another", "empty"])
 def test_a_log_that_has_changed_since(partition: Partition, change: str) -> None:
     raw = partition.batches[1000]

@@ -15,7 +15,7 @@ import posixpath
 from dataclasses import replace
 from typing import NamedTuple
 
-from logdex.errors import CorruptError, StorageError
+from logdex.errors import CorruptError, StorageError, VanishedError
 from logdex.io.env import Env
 from logdex.io.record_lock import Identity
 from logdex.kafka.batch.record_batch import RecordBatch, decode_batch
@@ -118,7 +118,7 @@ class FollowedLog:
                     found = last_before(segment, offset)
                 if found is not None:
                     return found
-        except _ChangedMeanwhileError:
+        except (_ChangedMeanwhileError, VanishedError):
             pass
         return None
 
@@ -228,13 +228,18 @@ class FollowedLog:
         try:
             self._go_back(bases)
             segment = self._open(_holder(bases, self.offset, bases[0]))
-        except _ChangedMeanwhileError:
+        except (_ChangedMeanwhileError, VanishedError):
+            return False
+        offset = max(self.offset, segment.base_offset)
+        try:
+            passed, found = find_batch(segment, offset)
+        except VanishedError:  # an index of a segment that a broker removes
+            segment.close()
             return False
         if segment.base_offset > self.offset or segment.base_offset == bases[0] == self.offset:
             self._restart_below = 0  # retention removed what waits, and perhaps its end markers
-        self.offset = self._entered_at = max(self.offset, segment.base_offset)
+        self.offset = self._entered_at = offset
         self._segment = segment
-        passed, found = find_batch(segment, self.offset)
         self._position = found.position if found else passed.end if passed else 0
         self._anchor = None
         if passed is not None:
