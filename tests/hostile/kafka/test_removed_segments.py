@@ -12,6 +12,11 @@ from typing import Any
 
 import pytest
 
+from logdex.convert.export import export
+from logdex.convert.filter.logs import filter_logs
+from logdex.convert.sources.kafka import LogDirSource
+from logdex.convert.stats import stats
+from logdex.convert.translate.job import convert
 from logdex.errors import VanishedError
 from logdex.io.env import Env, ReadFile
 from logdex.kafka.batch.record import Record
@@ -304,3 +309,44 @@ def test_verify_of_a_partition_that_never_settles(
 def test_an_error_of_a_missing_path_is_typed(tmp_path: Path) -> None:
     with pytest.raises(VanishedError, match="no such file"):
         Env().open_read(str(tmp_path / "none"))
+
+
+def stats_of(home: Path, _output: Path, env: Env) -> set[str]:
+    return {queue.topic for queue in stats(LogDirSource(str(home)), env=env).queues}
+
+
+def exported(home: Path, output: Path, env: Env) -> set[str]:
+    export(LogDirSource(str(home)), str(output), sync=False, env=env)
+    return set()
+
+
+def filtered(home: Path, output: Path, env: Env) -> set[str]:
+    with LogDirSnapshot(home, env=env) as snapshot:
+        filter_logs(snapshot.scan(), str(output), source=str(home), sync=False, env=env)
+    return {path.name[:-2] for path in output.iterdir() if path.is_dir()}
+
+
+def converted(home: Path, output: Path, env: Env) -> set[str]:
+    convert(LogDirSource(str(home)), str(output), sync=False, env=env)
+    return {path.name for path in (output / "consumequeue").iterdir()}
+
+
+@pytest.mark.parametrize("job", [stats_of, exported, filtered, converted])
+def test_a_topic_that_is_deleted_ends_no_job_on_the_others(
+    job: Callable[[Path, Path, Env], set[str]], made: Path, tmp_path: Path
+) -> None:
+    def stored(name: str) -> Path:
+        home = Path(shutil.copytree(made, tmp_path / name))
+        shutil.copytree(home / "events-0", home / "after-0")
+        return home
+
+    def delete(home: Path) -> None:
+        (home / "events-0").rename(home / f"events-0.{7:032x}-delete")
+
+    still = At(0, lambda: None)
+    kept = job(stored("still"), tmp_path / "still-out", still) - {"events"}
+    for number in some(range(1, -still.left + 1, 9), 9):
+        home = stored(str(number))
+        found = job(home, tmp_path / f"out-{number}", At(number, partial(delete, home)))
+        assert found - {"events"} == kept
+        shutil.rmtree(home)

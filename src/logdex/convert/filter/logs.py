@@ -10,6 +10,7 @@ from __future__ import annotations
 import posixpath
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ from logdex.convert.filter.readers import MovedReaders
 from logdex.convert.new_directory import new_directory
 from logdex.convert.partition_writer import PartitionWriter
 from logdex.convert.report import ConvertReport
-from logdex.convert.sources.kafka import open_transaction
+from logdex.convert.sources.kafka import open_transaction, unless_deleted
 from logdex.io.atomic_file import write_atomically
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
@@ -101,7 +102,8 @@ def filter_logs(
         f"{counted(number, 'record of', 'records of')} {topic} left out, because offsets are named there"
         for topic, number in left_out.items()
     ]
-    report.notes += filter(None, (open_transaction(partition, scan.wanted) for partition in scan.partitions))
+    is_open = partial(open_transaction, wanted=scan.wanted)
+    report.notes += filter(None, (unless_deleted(partition, is_open) for partition in scan.partitions))
     if moved:
         report.notes.append(f"offsets were moved up where they do not rise: {', '.join(moved)}")
     report.losses += [problem.message for problem in scan.problems]

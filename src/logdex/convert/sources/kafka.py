@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -32,6 +32,8 @@ from logdex.kafka.scan.scanner import EndKind
 from logdex.kafka.snapshot.log_dir_snapshot import KafkaSnapshot, open_kafka
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 from logdex.kafka.snapshot.read_mark import ReadMark
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +107,13 @@ class LogDirSource:
             partitions = [*self.partitions(snapshot)]
             require_whole_logs((each.directory for each in partitions), env)
             for each in partitions:
-                self._require_same(plan, each)
-                self._plan_partition(plan, each, columns, since.get(each.name), split_bytes)
+                try:
+                    self._require_same(plan, each)
+                    self._plan_partition(plan, each, columns, since.get(each.name), split_bytes)
+                except VanishedError:
+                    if each is snapshot or env.exists(each.directory):
+                        raise
+                    _leave_out(plan, each, since)
             left_out = [] if self.topic is not None else _internal_topics(snapshot)
         if left_out:
             plan.notes.append(f"left out: {', '.join(left_out)}, which brokers keep for themselves; --topic names one")
@@ -170,6 +177,23 @@ class LogDirSource:
             plan.parts.append(LogPart(split, min(split.end, position) if is_last else split.end))
 
 
+def unless_deleted(partition: PartitionSnapshot, act: Callable[[PartitionSnapshot], T]) -> T | None:
+    """Returns the result of `act`, and None if a broker deletes the partition meanwhile."""
+    try:
+        return act(partition)
+    except VanishedError:
+        if partition.env.exists(partition.directory):
+            raise
+        return None
+
+
+def _leave_out(plan: SourcePlan, partition: PartitionSnapshot, since: Positions) -> None:
+    """Takes a partition out of a plan that a broker has deleted meanwhile."""
+    plan.positions.pop(partition.name, None)
+    plan.positions |= {name: offset for name, offset in since.items() if name == partition.name}
+    plan.losses.append(Gone(f"{partition.path}: a broker removed the partition before it was read"))
+
+
 def open_transaction(partition: PartitionSnapshot, wanted: ReadFilter) -> str | None:
     """What a reader of committed records leaves out at the end of a partition, in words."""
     end = partition.last_stable_offset if wanted.isolation == READ_COMMITTED else partition.log_end_offset
@@ -188,6 +212,4 @@ def _all_partitions(snapshot: KafkaSnapshot) -> Iterator[PartitionSnapshot]:
     if isinstance(snapshot, PartitionSnapshot):
         yield snapshot
         return
-    for topic, numbers in snapshot.topics().items():
-        for number in numbers:
-            yield snapshot.partition(topic, number)
+    yield from snapshot.partitions.values()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from logdex.convert.sources.kafka import LogDirSource
+from logdex.convert.sources.kafka import LogDirSource, unless_deleted
 from logdex.convert.sources.rocketmq import StoreSource
 from logdex.convert.sources.source import LogSource
 from logdex.convert.stats.report import GroupLag
 from logdex.errors import StoreError
 from logdex.io.env import Env
 from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot, open_kafka
+from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 from logdex.rocketmq.files.config_files import ConsumerOffsets
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
@@ -52,8 +53,9 @@ def _log_lags(source: LogDirSource, env: Env) -> list[GroupLag]:
         if not isinstance(snapshot, LogDirSnapshot):
             return []
         bounds = {
-            (each.topic, each.partition): (each.log_start_offset, each.log_end_offset)
+            (each.topic, each.partition): found
             for each in source.partitions(snapshot)
+            if (found := unless_deleted(each, _log_bounds)) is not None
         }
         committed = snapshot.log_dir.consumer_offsets().offsets
     return [
@@ -61,6 +63,10 @@ def _log_lags(source: LogDirSource, env: Env) -> list[GroupLag]:
         for (group, place), commit in committed.items()
         if place in bounds
     ]
+
+
+def _log_bounds(partition: PartitionSnapshot) -> tuple[int, int]:
+    return partition.log_start_offset, partition.log_end_offset
 
 
 def _text(name: bytes) -> str:

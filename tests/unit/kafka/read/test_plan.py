@@ -18,7 +18,6 @@ from logdex.kafka.batch.record import Record
 from logdex.kafka.files.file_names import META_PROPERTIES, offset_file_name
 from logdex.kafka.key_index.build import build_key_index
 from logdex.kafka.log.log import Log
-from logdex.kafka.read import plan as plans
 from logdex.kafka.read.plan import ReadPlan
 from logdex.kafka.read.prune import SegmentPart
 from logdex.kafka.read.read_filter import ReadFilter
@@ -336,7 +335,7 @@ def test_a_log_directory(tmp_path: Path) -> None:
 
 def test_a_log_that_is_cut_while_it_is_planned_is_a_typed_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = path / offset_file_name(0, ".log")
-    cut = plans.cut
+    cut = cuts_of_parts.cut
 
     def cutting(part: SegmentPart, split_bytes: int) -> list[int]:
         found = cut(part, split_bytes)
@@ -344,6 +343,6 @@ def test_a_log_that_is_cut_while_it_is_planned_is_a_typed_error(path: Path, monk
         part.segment.log.refresh()
         return found
 
-    monkeypatch.setattr(plans, "cut", cutting)
+    monkeypatch.setattr("logdex.kafka.read.plan.cut", cutting)
     with pytest.raises(UnreadableError, match="truncated"):
         planned(path, 5000)
