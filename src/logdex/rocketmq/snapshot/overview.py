@@ -166,9 +166,10 @@ def overview(root: str, config: StoreConfig, *, env: Env = DEFAULT_ENV) -> Store
     elsewhere is added to the overview's `problems`."""
     for _ in range(_LOOKS_MAX):
         with CommitLog.of_config(root, config, env=env) as commit_log:
-            found = _Look(root, config, commit_log, env).run()
-            if not found.problems or not commit_log.was_trimmed(commit_log.min_offset):
-                break  # else a broker has removed the log's first file meanwhile
+            look = _Look(root, config, commit_log, env)
+            found = look.run()
+            if not found.problems or not (look.has_changed or commit_log.was_trimmed(commit_log.min_offset)):
+                break  # else a broker has removed files meanwhile
     return found
 
 
@@ -187,11 +188,13 @@ def _require_room(header: IndexHeader, file: ReadFile) -> None:
 
 
 class _Look:
-    """Builds one overview."""
+    """Builds one overview. Afterwards `has_changed` states whether a file of a queue went away
+    meanwhile whose topic is there, as one that is deleted and created again."""
 
     def __init__(self, root: str, config: StoreConfig, log: CommitLog, env: Env) -> None:
         self.root, self.config, self.log, self.env = root, config, log, env
         self.problems: list[str] = []
+        self.has_changed = False
 
     def run(self) -> StoreOverview:
         queues = self._open_queues()
@@ -241,6 +244,7 @@ class _Look:
     def _note(self, error: StoreError, directory: str) -> None:
         """Notes a problem of a queue, unless a broker has deleted its topic meanwhile."""
         if self.env.exists(directory):
+            self.has_changed |= isinstance(error, VanishedError)
             self.problems.append(error.message)
 
     def _queue(self, queue: ConsumeQueue, log_end_offset: int) -> QueueOverview | None:
