@@ -34,13 +34,22 @@ class DirectoryLook:
         return self._env.identity(segment.log.path) == segment.log.identity
 
     def is_outdated(self) -> bool:
-        """Whether a segment has been removed or replaced."""
+        """Whether a segment has been removed or replaced, or the last one cut."""
         try:
             if self._env.modified_ns(self._directory) == self._unchanged_ns:
-                return False
+                return self._is_cut()
         except StorageError:
             return True  # the directory was removed
-        return not all(map(self._is_there, self.segments))
+        return not all(map(self._is_there, self.segments)) or self._is_cut()
+
+    def _is_cut(self) -> bool:
+        """Whether the last segment is shorter than it was, as a follower's that follows another
+        leader."""
+        last = self.segments[-1] if self.segments else None
+        try:
+            return last is not None and self._env.size_bytes(last.log.path) < last.size_bytes
+        except StorageError:
+            return True  # it was removed
 
     def is_mixed(self) -> bool:
         """Whether a segment has been replaced, or one removed or added before another: what was
