@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 
 from logdex.io.env import Env, ReadFile
+from tests.examples import some
 
 
 class Beside(Env):
@@ -59,3 +63,15 @@ class Retention(Env):
             self._act()
         with super().operation(kind, path):
             yield
+
+
+def retentions(
+    source: Path, work: Path, step: int, count: int, remove_oldest: Callable[[Path], object]
+) -> Iterator[tuple[Path, Path, Retention]]:
+    """Yields a copy of `source`, a path for an output and an Env that keeps removing the oldest
+    file of the copy from an operation on, for some of `count` operations."""
+    for first in some(range(1, count + 1, 7), 9):
+        root, output = Path(shutil.copytree(source, work / f"copy-{first}")), work / f"out-{first}"
+        yield root, output, Retention(first, step, partial(remove_oldest, root))
+        shutil.rmtree(root)
+        shutil.rmtree(output)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from logdex.errors import VanishedError
 from logdex.io.env import Env
-from logdex.jobs.look_again import LOOKS_MAX
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.offset_by_time import Boundary, QueueBounds, offset_in_queue_by_time
 from logdex.rocketmq.read.get_message import QueueView
@@ -19,25 +17,21 @@ def offset_by_time(
     """Returns what `offset_in_queue_by_time` returns for the queue of `view`. If a broker removes
     files of the log or of the queue meanwhile, both begin behind them."""
     queue, end = view.queue, view.log_end_offset
-    looks = 0
-    while True:
+
+    def look() -> int:
         log_min = _first_that_is_there(log, env)
-        try:
-            now = QueueView.looking_again(queue, log_min, end)
-            return offset_in_queue_by_time(
-                queue,
-                timestamp_ms,
-                partial(_store_timestamp_ms, log, log_min, end),
-                QueueBounds(now.min_offset, now.max_offset, log_min),
-                boundary=boundary,
-                dialect=dialect,
-                modified_ms=lambda path: env.modified_ns(path) // 1_000_000,
-            )
-        except VanishedError:
-            looks += 1
-            if looks > LOOKS_MAX:
-                raise
-        queue.refresh()
+        now = QueueView.of(queue, log_min, end)
+        return offset_in_queue_by_time(
+            queue,
+            timestamp_ms,
+            partial(_store_timestamp_ms, log, log_min, end),
+            QueueBounds(now.min_offset, now.max_offset, log_min),
+            boundary=boundary,
+            dialect=dialect,
+            modified_ms=lambda path: env.modified_ns(path) // 1_000_000,
+        )
+
+    return queue.steadily(look)
 
 
 def _first_that_is_there(log: CommitLog, env: Env) -> int:

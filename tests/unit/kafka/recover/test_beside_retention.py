@@ -3,7 +3,6 @@ behind them, and has everything that is still there."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from logdex.jobs.look_again import Looks
 from logdex.kafka.recover import recover
 from logdex.kafka.recover.report import RecoverReport
 from logdex.kafka.verify import verify
-from tests.beside import Retention
+from tests.beside import Retention, retentions
 from tests.examples import cases, some
 from tests.unit.kafka.verify.log_harm import CONFIG, PARTITION, batches, flip, position_of
 
@@ -88,14 +87,10 @@ def test_the_oldest_segments_go_one_by_one(step: int, stored: tuple[Path, dict[s
     still = Retention(0, step, lambda: None)
     recover(log_dir, tmp_path / "still", CONFIG, sync=False, env=still)
     noted = 0
-    for first in some(range(1, still.count + 1, 7), 9):
-        root = Path(shutil.copytree(log_dir, tmp_path / f"logs-{first}"))
-        env = Retention(first, step, partial(remove_oldest, root))
-        report = recover(root, tmp_path / f"out-{first}", CONFIG, sync=False, env=env)
-        require_rest(root, tmp_path / f"out-{first}", whole, report)
+    for root, output, env in retentions(log_dir, tmp_path, step, still.count, remove_oldest):
+        report = recover(root, output, CONFIG, sync=False, env=env)
+        require_rest(root, output, whole, report)
         noted += any("removed by the broker meanwhile" in note for note in report.notes)
-        shutil.rmtree(root)
-        shutil.rmtree(tmp_path / f"out-{first}")
     assert noted
 
 

@@ -14,7 +14,7 @@ from logdex.io.env import Env
 from logdex.jobs import look_again
 from logdex.rocketmq.recover import recover
 from logdex.rocketmq.recover.report import RecoverReport
-from tests.beside import Retention
+from tests.beside import Retention, retentions
 from tests.examples import cases, some
 from tests.unit.rocketmq.recover.test_recover import clean, damage, saved
 from tests.unit.rocketmq.small_stores import CONFIG, FILE_SIZE, MESSAGES, build, message
@@ -68,14 +68,10 @@ def test_the_oldest_files_go_one_by_one(step: int, stored: tuple[Path, list[int]
     still = Retention(0, step, lambda: None)
     recover(store, tmp_path / "still", CONFIG, sync=False, env=still)
     noted = 0
-    for first in some(range(1, still.count + 1, 7), 9):
-        root = Path(shutil.copytree(store, tmp_path / f"store-{first}"))
-        env = Retention(first, step, partial(remove_oldest, root))
-        report = recover(root, tmp_path / f"out-{first}", CONFIG, sync=False, env=env)
-        require_rest(root, tmp_path / f"out-{first}", whole, report)
+    for root, output, env in retentions(store, tmp_path, step, still.count, remove_oldest):
+        report = recover(root, output, CONFIG, sync=False, env=env)
+        require_rest(root, output, whole, report)
         noted += any("removed by the broker meanwhile" in note for note in report.notes)
-        shutil.rmtree(root)
-        shutil.rmtree(tmp_path / f"out-{first}")
     assert noted
 
 
