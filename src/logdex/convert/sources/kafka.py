@@ -57,11 +57,14 @@ class LogPart:
 
         try:
             end = yield from self.split.to_batches(env=env, on_bad_batch=on_damage)
+            cut = self.split.cut_at(end, self.sure_end, env)
         except VanishedError:
             on_loss(Gone(f"{self.split.path}: a broker removed the partition before it was read"))
             return
         damage = self.split.damage_at(end, self.sure_end)
-        if damage is not None:
+        if cut is not None:
+            on_loss(Gone(cut.message))
+        elif damage is not None:
             on_damage(damage)
 
 

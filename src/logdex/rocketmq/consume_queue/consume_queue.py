@@ -33,7 +33,8 @@ EntryArray = npt.NDArray[np.void]
 EXT_ADDRESS_MAX = -(1 << 31) - 1
 """A tagsCode up to this value is an address in the queue's ConsumeQueueExt, not a hash."""
 
-_LOOKS_MAX = 10
+LOOKS_MAX = 10
+"""How often a reader looks again at a queue that a broker keeps changing."""
 T = TypeVar("T")
 
 
@@ -124,7 +125,7 @@ class ConsumeQueue:
     def steadily(self, act: Callable[[], T]) -> T:
         """Returns the result of `act`, which reads the queue. Where a broker has removed files
         since they were listed, they are listed again, and `act` is called once more."""
-        for _ in range(_LOOKS_MAX):
+        for _ in range(LOOKS_MAX):
             try:
                 return act()
             except VanishedError:

@@ -112,8 +112,8 @@ def get_message(
     `view` is None if there is no such queue. The read stops before an entry that points to another
     queue's message or to a damaged one, and its `problem` states why.
 
-    Raises `CorruptError` if that is the first message to return, and `UsageError` if `max_count` is
-    below 1.
+    Raises `CorruptError` if that is the first message to return, `VanishedError` if the file of its
+    entry was removed since it was listed, and `UsageError` if `max_count` is below 1.
     """
     if max_count < 1:
         raise UsageError(f"max_count must be 1 or more, got {max_count}")
@@ -150,9 +150,11 @@ def _read(view: QueueView, log: CommitLog, at: int, tags: TagFilter, batch: _Bat
         count = min(some, _ENTRIES_AT_ONCE, per_file - at % per_file, view.max_offset - at)
         try:
             entries = view.queue.entries(at, count)
-        except MissingFileError:
+        except MissingFileError as error:
             if batch.messages:
                 return at
+            if isinstance(error, VanishedError):
+                raise
             batch.status = GetMessageStatus.OFFSET_FOUND_NULL
             return (at // per_file + 1) * per_file
         if not len(entries):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from logdex.errors import CorruptError, VanishedError
 from logdex.frames.opened_log import OpenedLog
 from logdex.io.env import Env
 from logdex.primitives.text import to_bytes
 from logdex.primitives.wrong_questions import require_counts, require_longs
 from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.consume_queue.consume_queue import LOOKS_MAX
 from logdex.rocketmq.consume_queue.tag_filter import TagFilter
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.read.get_message import QueueView, get_message
@@ -21,6 +23,7 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 if TYPE_CHECKING:
     from logdex.rocketmq.read.queue_columns import ColumnReader
 
+T = TypeVar("T")
 Text = str | bytes
 """A topic, a key or a tag, as text or as the stored bytes."""
 
@@ -38,6 +41,33 @@ class QueueReads(OpenedLog[StoredMessage]):
         """Returns the settings by which messages are read."""
         raise NotImplementedError
 
+    def _has_changed(self, view: QueueView) -> bool:
+        """Whether another process has changed the queue of `view` so that its bounds are no longer
+        right. It is opened anew then."""
+        return False
+
+    def _read(
+        self,
+        topic: Text,
+        queue_id: int,
+        act: Callable[[QueueView | None, CommitLog], T],
+        has_problem: Callable[[T], object] = lambda _: None,
+    ) -> T:
+        """Returns the result of `act`, which reads a queue. Where it meets a problem, and a broker
+        has removed files of the queue, deleted it, or created it again, it is called again."""
+        name = to_bytes(topic), queue_id
+        for _ in range(LOOKS_MAX):
+            with self._queue(*name) as (view, log):
+                try:
+                    found = act(view, log)
+                    if view is None or not has_problem(found) or not self._has_changed(view):
+                        return found
+                except (CorruptError, VanishedError):
+                    if view is None or not self._has_changed(view):
+                        raise
+        with self._queue(*name) as (view, log):
+            return act(view, log)
+
     def _counted(self) -> AbstractContextManager[list[GetMessageResult | GetColumnsResult]]:
         """Opens a list for the result of a read, for who counts them."""
         return nullcontext([])
@@ -54,9 +84,14 @@ class QueueReads(OpenedLog[StoredMessage]):
         """Reads messages through the ConsumeQueue from queue offset `offset` on. Returns them with
         the engine's status. `tags` is ``a || b``, or ``*`` for all."""
         require_longs(queue_id=queue_id, offset=offset, max_count=max_count, max_bytes=max_bytes)
+        wanted = TagFilter.parse(tags)
         with self._counted() as results:
-            with self._queue(to_bytes(topic), queue_id) as (view, log):
-                found = get_message(view, log, offset, max_count, max_bytes, TagFilter.parse(tags))
+            found = self._read(
+                topic,
+                queue_id,
+                lambda view, log: get_message(view, log, offset, max_count, max_bytes, wanted),
+                lambda found: found.problem,
+            )
             results.append(found)
         return found
 
@@ -73,8 +108,12 @@ class QueueReads(OpenedLog[StoredMessage]):
         such queue."""
         require_longs(queue_id=queue_id, first_offset=first_offset)
         require_counts(count=count)
-        with self._queue(to_bytes(topic), queue_id) as (view, log):
-            return QueueTail() if view is None else read_tail(view, log, count, passes, first_offset)
+        return self._read(
+            topic,
+            queue_id,
+            lambda view, log: QueueTail() if view is None else read_tail(view, log, count, passes, first_offset),
+            lambda found: found.problems,
+        )
 
     def get_columns(
         self,
@@ -99,8 +138,10 @@ class QueueReads(OpenedLog[StoredMessage]):
             from logdex.rocketmq.read.queue_columns import ColumnReader
 
             self._column_reader = ColumnReader(*self._how())
+        reader, wanted = self._column_reader, TagFilter.parse(tags)
         with self._counted() as results:
-            with self._queue(to_bytes(topic), queue_id) as (view, log):
-                found = self._column_reader.get_columns(view, log, offset, max_count, columns, TagFilter.parse(tags))
+            found = self._read(
+                topic, queue_id, lambda view, log: reader.get_columns(view, log, offset, max_count, columns, wanted)
+            )
             results.append(found)
         return found

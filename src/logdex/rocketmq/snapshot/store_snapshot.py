@@ -232,10 +232,21 @@ class StoreSnapshot(KeyReads):
             if name not in self._views:
                 try:
                     queue = self.consume_queue(*name)
+                    self._views[name] = QueueView.looking_again(queue, self.commit_log.min_offset, end)
                 except MissingFileError:
+                    self._queues.pop(name, None)
                     return None
-                self._views[name] = QueueView.looking_again(queue, self.commit_log.min_offset, end)
             return self._views[name]
+
+    def _has_changed(self, view: QueueView) -> bool:
+        name = (view.queue.topic, view.queue.queue_id)
+        with self._lock:
+            if self._views.get(name) is view:
+                del self._views[name]
+                with suppress(MissingFileError):
+                    view.queue.refresh()
+            now = self._view(*name)
+            return now is None or (now.min_offset, now.max_offset) != (view.min_offset, view.max_offset)
 
     # -- reading ----------------------------------------------------------------------------------
     @contextmanager

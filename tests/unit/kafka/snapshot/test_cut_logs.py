@@ -7,8 +7,11 @@ import os
 import shutil
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from pathlib import Path
 
+from logdex.convert.sources.kafka import LogDirSource
+from logdex.convert.stats import stats
 from logdex.errors import OffsetOutOfRangeError
 from logdex.io.env import Env
 from logdex.kafka.batch.record import Record
@@ -17,7 +20,7 @@ from logdex.kafka.log.log import Log
 from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.snapshot.overview import overview
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
-from tests.beside import At
+from tests.beside import At, Beside
 from tests.examples import some
 
 
@@ -33,23 +36,46 @@ def looked_at(home: Path, env: Env) -> list[object]:
     return told
 
 
-def test_the_active_segment_is_cut_before_any_operation(tmp_path: Path) -> None:
-    home = tmp_path / "logs"
+def log_dir(home: Path) -> tuple[Path, int]:
+    """Makes a log directory of one partition with 20 records. Returns the path of its log in it,
+    and where the record of offset 12 begins."""
     home.mkdir()
     (home / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
     with Log.open(home / "t-0") as log:
         for number in range(20):
             log.append(Record(b"k%d" % number, b"v" * 100))
-    path = home / "t-0" / f"{0:020d}.log"
     with PartitionSnapshot(home / "t-0") as snapshot:
         found = snapshot.segment(0).locate(12)
         assert found is not None
-        cut_at = found.position
+    return Path("t-0", f"{0:020d}.log"), found.position
+
+
+def test_the_active_segment_is_cut_before_any_operation(tmp_path: Path) -> None:
+    home = tmp_path / "logs"
+    path, cut_at = log_dir(home)
     still = At(0, lambda: None)
     assert looked_at(home, still) == [20, *range(20)]
     for number in some(range(1, -still.left + 1), 7):
         root = Path(shutil.copytree(home, tmp_path / str(number)))
-        end, *pages = looked_at(root, At(number, partial(os.truncate, root / "t-0" / path.name, cut_at)))
+        end, *pages = looked_at(root, At(number, partial(os.truncate, root / path, cut_at)))
         assert end in (12, 20)
         assert pages == list(range(len(pages)))
         assert 12 <= len(pages) <= 20
+
+
+def test_what_was_cut_off_before_it_was_counted_is_no_damage(tmp_path: Path) -> None:
+    home = tmp_path / "logs"
+    path, cut_at = log_dir(home)
+    counted, losses = list[int](), list[str]()
+    for number in count(1):
+        root = Path(shutil.copytree(home, tmp_path / str(number)))
+        env = Beside(path.name, partial(os.truncate, root / path, cut_at), number)
+        report = stats(LogDirSource(str(root)), env=env)
+        assert not report.damaged
+        counted.append(report.queues[0].messages)
+        losses += report.losses
+        if not env.has_acted:
+            break
+    assert set(counted) == {12, 20}
+    assert losses
+    assert all("the log was cut to" in loss for loss in losses)

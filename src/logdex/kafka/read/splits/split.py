@@ -121,6 +121,17 @@ class ReadSplit:
                     raise
         return None
 
+    def cut_at(self, end: ScanEnd | None, sure_end: int, env: Env = DEFAULT_ENV) -> VanishedError | None:
+        """Returns the error for what a broker has cut off the .log since it was planned, given what
+        `to_batches` returned, if that ended there. See `damage_at`."""
+        if end is None or end.kind not in (EndKind.END, EndKind.TORN):
+            return None
+        wanted = min(self.end, sure_end)
+        if end.position >= wanted or (end.kind is EndKind.TORN and env.size_bytes(self.path) >= wanted):
+            return None
+        what = f"the log was cut to {end.position} bytes before the rest was read"
+        return VanishedError(what, path=self.path)
+
     def damage_at(self, end: ScanEnd | None, sure_end: int) -> CorruptError | None:
         """Returns the damage at which `to_batches` ended, given what that returned, if there is
         any. Up to `sure_end`, a position in the .log, batches were known to be."""

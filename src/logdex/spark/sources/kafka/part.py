@@ -39,6 +39,9 @@ class LogPart:
         """Yields the records."""
         try:
             end = yield from self.split.to_batches(env=env, on_bad_batch=on_damage)
+            cut = self.split.cut_at(end, self.sure_end, env)
+            if cut is not None:
+                raise cut
         except VanishedError as error:
             if self.fail_on_data_loss:
                 error.hint = LOSS_HINT
