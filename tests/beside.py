@@ -75,3 +75,21 @@ def retentions(
         yield root, output, Retention(first, step, partial(remove_oldest, root))
         shutil.rmtree(root)
         shutil.rmtree(output)
+
+
+def become(after: Path, root: Path) -> None:
+    """Makes `root` the same as `after`, and writes what differs into the files that are there, as
+    a broker does that has cut its log."""
+    wanted = {path.relative_to(after) for path in after.rglob("*") if path.is_file()}
+    for path in sorted(root.rglob("*"), reverse=True):
+        if path.is_file() and path.relative_to(root) not in wanted:
+            path.unlink()
+        elif path.is_dir() and not (after / path.relative_to(root)).is_dir():
+            path.rmdir()
+    for name in sorted(wanted):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        data = (after / name).read_bytes()
+        if not (root / name).exists() or (root / name).read_bytes() != data:
+            with (root / name).open("r+b" if (root / name).exists() else "wb") as file:
+                file.write(data)
+                file.truncate()

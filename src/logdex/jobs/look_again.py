@@ -39,14 +39,17 @@ class Looks:
         """With `is_beside`, somebody is writing."""
         self._is_beside = is_beside
         self._count = 0
-        self._lost: set[tuple[str, int]] | None = None
+        self._lost: set[object] | None = None
 
-    def settles(self, skipped: Iterable[SkippedBytes]) -> bool:
+    def settles(
+        self, skipped: Iterable[SkippedBytes], losses: Iterable[str] = (), *, has_changed: bool = False
+    ) -> bool:
         """Whether a look that came to its end is the last one: nothing is lost, or nobody is
-        writing, or the look before has lost the same."""
-        lost = {(each.path, each.start) for each in skipped if each.is_loss}
+        writing, as far as is known and `has_changed` tells, or the look before has lost the
+        same."""
+        lost: set[object] = {*losses, *((each.path, each.start) for each in skipped if each.is_loss)}
         is_same, self._lost = lost == self._lost, lost
-        return self.fails() or not lost or not self._is_beside or is_same
+        return self.fails() or not lost or not (self._is_beside or has_changed) or is_same
 
     def fails(self) -> bool:
         """Whether a look that was broken off, because files went away, is the last one."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -115,7 +116,15 @@ class ConsumeQueue:
 
     def refresh(self) -> None:
         """Lists the directory again and searches for the end again, for a queue that a broker is
-        still writing."""
+        still writing. Does so once more where the queue was cut, or files went away, meanwhile."""
+        for _ in range(LOOKS_MAX):
+            with suppress(VanishedError):
+                self._look()
+                if self._is_end_still():
+                    return
+        self._look()
+
+    def _look(self) -> None:
         self._open.close()  # a recovering broker creates new files under the same names
         self.files, self.foreign = self._list()
         inferred = infer_file_size(self.files, unit_bytes=ENTRY_SIZE_BYTES)
@@ -274,6 +283,22 @@ class ConsumeQueue:
             if end > first:
                 return end
         return self.start_offset
+
+    def _is_end_still(self) -> bool:
+        """Whether the entry before the end is written, and the next one is not, in the files that
+        are there by now."""
+        for file in self.files:
+            self._open.forget(file.path)
+        end = self.max_offset
+        return (end == self.start_offset or self._is_written(end - 1)) and not self._is_written(end)
+
+    def _is_written(self, queue_offset: int) -> bool:
+        try:
+            return self.entry(queue_offset).is_written
+        except VanishedError:
+            raise
+        except (MissingFileError, TruncatedError):  # no file reaches so far
+            return False
 
     def close(self) -> None:
         """Closes the files that reads have opened. A later read opens them again."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
 from logdex.errors import CorruptError, VanishedError
@@ -41,9 +42,9 @@ class QueueReads(OpenedLog[StoredMessage]):
         """Returns the settings by which messages are read."""
         raise NotImplementedError
 
-    def _has_changed(self, view: QueueView) -> bool:
-        """Whether another process has changed the queue of `view` so that its bounds are no longer
-        right. It is opened anew then."""
+    def _look_again(self, view: QueueView) -> bool:
+        """Opens the queue of `view` anew, and the log if it was cut. Returns False if no other
+        process can have changed them."""
         return False
 
     def _read(
@@ -51,22 +52,27 @@ class QueueReads(OpenedLog[StoredMessage]):
         topic: Text,
         queue_id: int,
         act: Callable[[QueueView | None, CommitLog], T],
-        has_problem: Callable[[T], object] = lambda _: None,
+        problems_of: Callable[[T], object] = lambda _: None,
     ) -> T:
-        """Returns the result of `act`, which reads a queue. Where it meets a problem, and a broker
-        has removed files of the queue, deleted it, or created it again, it is called again."""
-        name = to_bytes(topic), queue_id
-        for _ in range(LOOKS_MAX):
-            with self._queue(*name) as (view, log):
+        """Returns the result of `act`, which reads a queue. Where it meets a problem, it is called
+        again, until the same problem is there: a broker may have removed files of the queue,
+        deleted it or created it again, or cut it and the log."""
+        told = ""
+        for looks in count():
+            error = None
+            with self._queue(to_bytes(topic), queue_id) as (view, log):
                 try:
                     found = act(view, log)
-                    if view is None or not has_problem(found) or not self._has_changed(view):
-                        return found
-                except (CorruptError, VanishedError):
-                    if view is None or not self._has_changed(view):
-                        raise
-        with self._queue(*name) as (view, log):
-            return act(view, log)
+                    problem = str(problems_of(found) or "")
+                except (CorruptError, VanishedError) as raised:
+                    error, problem = raised, str(raised)
+            if problem not in ("", told) and looks < LOOKS_MAX and view is not None and self._look_again(view):
+                told = problem
+            elif error is not None:
+                raise error
+            else:
+                return found
+        raise AssertionError
 
     def _counted(self) -> AbstractContextManager[list[GetMessageResult | GetColumnsResult]]:
         """Opens a list for the result of a read, for who counts them."""

@@ -11,8 +11,9 @@ IndexFiles are derived from the new log. For the decisions and their reasons see
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
-from logdex.errors import UnreadableError, VanishedError
+from logdex.errors import StoreError, UnreadableError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.output_files import OutputFiles
 from logdex.io.path_look import StrPath
@@ -70,7 +71,8 @@ def recover(
     killed meanwhile, `flags` end the command that `verify` prints to run it again. The threads of
     `runner` read a CommitLog file each, and write one each. If a broker removes old files
     meanwhile, the new log begins behind them. If it removes or cuts others, everything is read
-    again; so it is if a broker writes to the store, until two looks in a row have lost the same.
+    again; so it is if a broker writes to the store, or its log has changed meanwhile, until two
+    looks in a row have lost the same.
 
     Raises `UsageError` if the output is refused, or with `in_place` while a broker runs on the
     store; `EnvironmentProblem` without enough free space, and `StorageError` if a file cannot be
@@ -95,9 +97,11 @@ def recover(
                 report.notes.append(f"{root} is open in another process: its log may go on meanwhile")
             try:
                 with CommitLog.of_config(root, config, env=env) as log:
+                    before = _changes_of(log, env)
                     job = _Recovery(root, log, staging.directory, config, report, sync, runner, env)
                     names = job.run(in_place=in_place)
-                if looks.settles(report.skipped):
+                    has_changed = not in_place and not _changes_of(log, env).items() <= before.items()
+                if looks.settles(report.skipped, report.losses, has_changed=has_changed):
                     break
             except (VanishedError, UnreadableError):  # a broker may have removed or cut a file
                 if looks.fails() or in_place:
@@ -108,6 +112,15 @@ def recover(
         report.kept = staging.publish(names, settings=settings_by_folder(config))
     report.seconds = work_seconds() - started
     return report
+
+
+def _changes_of(log: CommitLog, env: Env) -> dict[str, int]:
+    """Returns when each file in the log's directory was last modified (ns)."""
+    found = dict[str, int]()
+    for name in () if log.is_one_file else env.list_dir(log.directory):
+        with suppress(StoreError):  # a broker removes old files, and some are no files
+            found[name] = env.modified_ns(f"{log.directory}/{name}")
+    return found
 
 
 def _needed_bytes(log_bytes: int, config: StoreConfig) -> int:
@@ -290,5 +303,14 @@ class _Recovery:
             text = f"{path}: it has keys of messages up to physical offset {last}, and the log ends at {end}"
             if last >= end and self._env.exists(paths.abort):
                 report.notes.append(f"{text}: a broker that runs, or was killed, writes its index ahead of the log")
+            elif last >= end and self._has_grown(last):
+                report.notes.append(f"{text}: a broker has written on meanwhile")
             elif last >= end:
                 report.losses.append(f"{text}: its last messages are lost, unless there is a copy of their file")
+
+    def _has_grown(self, offset: int) -> bool:
+        """Whether the log that was read has a message at a physical offset by now."""
+        with CommitLog.of_config(self._root, self._config, env=self._env) as log, suppress(StoreError):
+            log.read_message(offset)
+            return True
+        return False

@@ -46,6 +46,10 @@ class KeyReads(QueueReads):
     def require_known(self, topic: Text | None, queue_id: int | None = None) -> None:
         """Raises `MissingFileError` for an unknown topic or queue."""
 
+    @abstractmethod
+    def _refresh_if_cut(self) -> bool:
+        """Looks at the whole store again if its log was cut. Returns whether it was."""
+
     @property
     @abstractmethod
     def valid_end(self) -> LogEnd:
@@ -100,7 +104,11 @@ class KeyReads(QueueReads):
         if broker_semantics:
             return query_as_broker(source, question, max_num=max)
         self._require_question(topic, question)
-        return query_exact(source, question, cursor, scan_missing=scan_missing, max_num=max)
+        found = query_exact(source, question, cursor, scan_missing=scan_missing, max_num=max)
+        if found.unreadable and self._refresh_if_cut():
+            source = self._query_source(self.missing_ranges(index_type))
+            return query_exact(source, question, cursor, scan_missing=scan_missing, max_num=max)
+        return found
 
     def query(
         self, topic: Text, key: Text, begin_ms: int | None = None, end_ms: int | None = None, max: int | None = None

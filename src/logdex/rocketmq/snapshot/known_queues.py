@@ -1,4 +1,5 @@
-"""Which topics and queues a store is known to have, before its log is read."""
+"""Which topics and queues a store is known to have, before its log is read, and those that were
+opened."""
 
 from __future__ import annotations
 
@@ -6,10 +7,14 @@ from collections.abc import Iterable
 
 from logdex.errors import MissingFileError, StoreError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.open_files import OpenFiles
 from logdex.primitives.wrong_questions import unknown_part, unknown_topic
-from logdex.rocketmq.consume_queue.consume_queue import discover_queues
+from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue, discover_queues
 from logdex.rocketmq.files.config_files import TopicConfigs
-from logdex.rocketmq.files.store_files import StorePaths
+from logdex.rocketmq.files.store_files import StorePaths, queue_folder
+from logdex.rocketmq.read.scanned_queue import ScannedQueue
+from logdex.rocketmq.settings.store_config import StoreConfig
 
 QUEUES_MAX = 1 << 16
 """How many queues a topic can have at most."""
@@ -41,6 +46,58 @@ class KnownQueues(frozenset[Queue]):
     def has(self, topic: bytes | None, queue_id: int | None) -> bool:
         """Whether a queue, or any that is asked for if one of the two is None, is known."""
         return any(topic in (None, name) and queue_id in (None, number) for name, number in self)
+
+
+class OpenQueues:
+    """The queues of `log` that were opened so far, of those below `directory`; for one CommitLog
+    file its messages by queue. They share their open files."""
+
+    def __init__(self, directory: str, log: CommitLog, env: Env) -> None:
+        self._directory = directory
+        self._log = log
+        self._env = env
+        self._files = OpenFiles(env)
+        self._queues: dict[Queue, ConsumeQueue] = {}
+
+    def open(self, topic: bytes, queue_id: int, config: StoreConfig) -> ConsumeQueue:
+        """Returns a queue. Raises `MissingFileError` if it does not exist."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            queue = self._queues[topic, queue_id] = self._opened(topic, queue_id, config)
+        return queue
+
+    def _opened(self, topic: bytes, queue_id: int, config: StoreConfig) -> ConsumeQueue:
+        if self._log.is_one_file:
+            return ScannedQueue(self._log, topic, queue_id, config=config, env=self._env)
+        folder = queue_folder(topic, queue_id)
+        if folder is None:
+            raise MissingFileError(f"no folder can be named for the topic {topic!r}", path=self._directory)
+        return ConsumeQueue(
+            f"{self._directory}/{folder}",
+            topic,
+            queue_id,
+            file_size_bytes=config.consume_queue_file_size_bytes,
+            env=self._env,
+            open_files=self._files,
+        )
+
+    def refresh(self) -> None:
+        """Looks at all queues again. Those that are gone are forgotten."""
+        for name, queue in [*self._queues.items()]:
+            try:
+                queue.refresh()
+            except MissingFileError:
+                self.forget(*name)
+
+    def forget(self, topic: bytes, queue_id: int) -> None:
+        """Opens a queue anew when it is asked for again."""
+        self._queues.pop((topic, queue_id), None)
+
+    def close(self) -> None:
+        """Closes all files and forgets the queues."""
+        for queue in self._queues.values():
+            queue.close()
+        self._queues = {}
 
 
 def no_such_queue(known: Iterable[Queue], topic: bytes | None, queue_id: int | None, path: str) -> MissingFileError:

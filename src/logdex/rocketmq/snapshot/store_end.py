@@ -14,7 +14,7 @@ from logdex.errors import MissingFileError, StoreError, VanishedError
 from logdex.io.env import Env
 from logdex.jobs import look_again
 from logdex.layout.rocketmq import BLANK
-from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.commit_log.commit_log import AHEAD_BYTES, CommitLog
 from logdex.rocketmq.commit_log.log_end import LogEnd
 from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue
 from logdex.rocketmq.files.offset_files import offset_in_name
@@ -72,6 +72,19 @@ def _known(root: str, log: CommitLog, queues: Iterable[ConsumeQueue], env: Env) 
     if not any(newest.start_offset <= offset < newest.end_offset for offset in known):
         known += [offset for queue in queues if (offset := _last_of_queue(queue, log)) is not None]
     return known
+
+
+def was_cut(log: CommitLog, end: LogEnd) -> bool:
+    """Whether the message before `end`, where the log was found to end, is not there any more. The
+    log is listed again."""
+    if end.last_message is None or log.is_one_file:
+        return False
+    log.refresh()
+    try:
+        last = log.read_message(end.last_message, ahead_bytes=AHEAD_BYTES)
+    except StoreError:
+        return True
+    return end.last_message + last.size_bytes != end.offset
 
 
 def find_readable_end(root: str, log: CommitLog, end: LogEnd, config: StoreConfig, env: Env) -> LogEnd:

@@ -13,7 +13,6 @@ from typing import Unpack
 
 from logdex.errors import MissingFileError, StoreError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
 from logdex.primitives.shown import counted, repr_of
 from logdex.primitives.text import to_bytes
@@ -35,16 +34,15 @@ from logdex.rocketmq.read.plan import PlanSource, ReadPlan, plan_read
 from logdex.rocketmq.read.queue_reads import Text
 from logdex.rocketmq.read.read_filter import ReadFilter, only_queue
 from logdex.rocketmq.read.results import OffsetRange, QueueInfo
-from logdex.rocketmq.read.scanned_queue import ScannedQueue
 from logdex.rocketmq.recognise.store_path import StorePath
 from logdex.rocketmq.recognise.unfinished import opened_path
 from logdex.rocketmq.scan.log_extent import LogExtent, scan_extent
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.settings.store_settings import StoreSettings
 from logdex.rocketmq.snapshot.key_reads import KeyReads
-from logdex.rocketmq.snapshot.known_queues import KnownQueues, no_such_queue
+from logdex.rocketmq.snapshot.known_queues import KnownQueues, OpenQueues, no_such_queue
 from logdex.rocketmq.snapshot.known_sizes import KnownSizes
-from logdex.rocketmq.snapshot.store_end import find_store_end
+from logdex.rocketmq.snapshot.store_end import find_store_end, was_cut
 from logdex.rocketmq.snapshot.time_lookup import offset_by_time
 
 
@@ -76,8 +74,6 @@ class StoreSnapshot(KeyReads):
         self._closed = False
         self._known: set[tuple[bytes | None, int | None]] = set()
         self._lock = threading.RLock()
-        self._queues: dict[tuple[bytes, int], ConsumeQueue] = {}
-        self._queue_files = OpenFiles(self._env)
         self._names: tuple[tuple[bytes, int, str], ...] | None = None
         self._views: dict[tuple[bytes, int], QueueView] = {}
         self._index: IndexService | None = None
@@ -87,6 +83,7 @@ class StoreSnapshot(KeyReads):
         self._extent: LogExtent | None = None
         self._sizes = KnownSizes(self.root, config, geometry, self._env)
         self.commit_log = CommitLog.of_config(self.root, self.config, env=self._env)
+        self._queues = OpenQueues(self.paths.consume_queue, self.commit_log, self._env)
 
     def __repr__(self) -> str:
         log = self.commit_log
@@ -113,23 +110,7 @@ class StoreSnapshot(KeyReads):
         exist."""
         name = (to_bytes(topic), queue_id)
         with self._lock:
-            if name not in self._queues and self.commit_log.is_one_file:
-                self._queues[name] = ScannedQueue(self.commit_log, *name, config=self.config, env=self._env)
-            elif name not in self._queues:
-                self._queues[name] = ConsumeQueue(
-                    self._queue_directory(*name),
-                    *name,
-                    file_size_bytes=self.config.consume_queue_file_size_bytes,
-                    env=self._env,
-                    open_files=self._queue_files,
-                )
-            return self._queues[name]
-
-    def _queue_directory(self, topic: bytes, queue_id: int) -> str:
-        folder = queue_folder(topic, queue_id)
-        if folder is None:
-            raise MissingFileError(f"no folder can be named for the topic {topic!r}", path=self.paths.consume_queue)
-        return f"{self.paths.consume_queue}/{folder}"
+            return self._queues.open(*name, self.config)
 
     def queues(self) -> list[QueueInfo]:
         """Returns all queues with a ConsumeQueue directory, by topic and queue id; for one
@@ -234,19 +215,23 @@ class StoreSnapshot(KeyReads):
                     queue = self.consume_queue(*name)
                     self._views[name] = QueueView.looking_again(queue, self.commit_log.min_offset, end)
                 except MissingFileError:
-                    self._queues.pop(name, None)
+                    self._queues.forget(*name)
                     return None
             return self._views[name]
 
-    def _has_changed(self, view: QueueView) -> bool:
-        name = (view.queue.topic, view.queue.queue_id)
+    def _look_again(self, view: QueueView) -> bool:
         with self._lock:
-            if self._views.get(name) is view:
-                del self._views[name]
-                with suppress(MissingFileError):
-                    view.queue.refresh()
-            now = self._view(*name)
-            return now is None or (now.min_offset, now.max_offset) != (view.min_offset, view.max_offset)
+            if not self._refresh_if_cut() and self._views.get((view.queue.topic, view.queue.queue_id)) is view:
+                self._views.clear()
+                self._queues.refresh()
+        return True
+
+    def _refresh_if_cut(self) -> bool:
+        with self._lock:
+            is_cut = was_cut(self.commit_log, self._near_end())
+            if is_cut:
+                self.refresh()
+            return is_cut
 
     # -- reading ----------------------------------------------------------------------------------
     @contextmanager
@@ -371,8 +356,7 @@ class StoreSnapshot(KeyReads):
             self.commit_log.refresh()
             if self._sizes.refresh():
                 self._close_derived()
-            for queue in self._queues.values():
-                queue.refresh()
+            self._queues.refresh()
             if self._index is not None:
                 self._index.reload()
             self._views.clear()
@@ -388,9 +372,10 @@ class StoreSnapshot(KeyReads):
             self.commit_log.close()
 
     def _close_derived(self) -> None:
-        for part in (*self._queues.values(), *(() if self._index is None else (self._index,))):
-            part.close()
-        self._queues, self._index = {}, None
+        self._queues.close()
+        if self._index is not None:
+            self._index.close()
+        self._index = None
 
     def __enter__(self) -> StoreSnapshot:
         return self
