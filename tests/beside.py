@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from logdex.io.env import Env, ReadFile
+from tests.directories import contents
 from tests.examples import some
 
 
@@ -77,19 +78,20 @@ def retentions(
         shutil.rmtree(output)
 
 
-def become(after: Path, root: Path) -> None:
-    """Makes `root` the same as `after`, and writes what differs into the files that are there, as
-    a broker does that has cut its log."""
-    wanted = {path.relative_to(after) for path in after.rglob("*") if path.is_file()}
-    for path in sorted(root.rglob("*"), reverse=True):
-        if path.is_file() and path.relative_to(root) not in wanted:
-            path.unlink()
-        elif path.is_dir() and not (after / path.relative_to(root)).is_dir():
-            path.rmdir()
-    for name in sorted(wanted):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        data = (after / name).read_bytes()
-        if not (root / name).exists() or (root / name).read_bytes() != data:
-            with (root / name).open("r+b" if (root / name).exists() else "wb") as file:
-                file.write(data)
+def become(root: Path, after: Path) -> None:
+    """Gives `root` the files of `after`. Those that differ are written over in place, as by a
+    broker that cuts its log when it recovers, and goes on."""
+    wanted = contents(after)
+    for name, data in contents(root).items():
+        if name not in wanted:
+            (root / name).unlink()
+        elif data != wanted[name]:
+            with (root / name).open("r+b") as file:
+                file.write(wanted[name])
                 file.truncate()
+    for path in sorted(root.rglob("*"), reverse=True):
+        if path.is_dir() and not (after / path.relative_to(root)).is_dir():
+            path.rmdir()
+    for name in wanted.keys() - contents(root).keys():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(wanted[name])

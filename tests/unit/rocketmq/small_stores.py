@@ -33,6 +33,11 @@ def message(number: int, *, keys: str = "", tag: str = "", queue_id: int = 0, **
 
 MESSAGES = [message(number, keys="hot" if number % 2 else f"k-{number}", tag="AB"[number % 2]) for number in range(40)]
 
+CUT = MESSAGES[:22]
+"""What is left of `MESSAGES` where a broker that recovers cuts the log."""
+REGROWN = CUT + [message(number, keys="hot", body=b"other" * (1 + number % 5)) for number in range(22, 50)]
+"""What is in it later."""
+
 
 def build(root: Path, messages: list[StoredMessage], config: StoreConfig = CONFIG, **placing: Any) -> Path:
     """A store with ConsumeQueues and IndexFiles, as a broker leaves it."""

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from itertools import pairwise
 
+from logdex.errors import LogInUseError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
 from logdex.jobs.dispatching import Ends, Stoppable, new_stage
+from logdex.jobs.look_again import LOOKS_MAX
 from logdex.jobs.reports import Progress
 from logdex.jobs.tasks import Runner, group_parts
 from logdex.jobs.work_time import work_seconds
@@ -36,6 +39,7 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 FLUSH_BYTES = 64 << 20
 """How much of the log is dispatched between two notes in the journal."""
 _TASKS_PER_CORE_AT_ONCE = 4
+_HINT = "run it again when its broker has recovered: the next run goes on from the journal"
 
 
 class Dispatcher(Stoppable):
@@ -86,18 +90,25 @@ class Dispatcher(Stoppable):
         """Adds what is in the log now, with its complete files scanned on `runner`. If `until` is
         given, it stops soon behind the physical offset in it. Returns whether there was
         anything."""
-        started, report = work_seconds(), self.report
-        self._log.refresh()
-        self._require_same_log()
-        begin, end = self._output.position, max(until.values()) if until else None
-        if runner is not None:
-            self._catch_up(runner, part_size_bytes or parallel_part_size(self._log.size_bytes, runner.cores), end)
-            report.tasks = runner.tasks
-        self._advance(end, progress)
+        started, report, has_moved = work_seconds(), self.report, False
+        end = max(until.values()) if until else None
+        for _ in range(LOOKS_MAX):
+            self._log.refresh()
+            self._require_same_log()
+            begin = self._output.position
+            if runner is not None:
+                self._catch_up(runner, part_size_bytes or parallel_part_size(self._log.size_bytes, runner.cores), end)
+                report.tasks = runner.tasks
+            is_whole = self._advance(end, progress)
+            has_moved |= self._output.position != begin
+            report.bytes += self._output.position - begin
+            if is_whole:
+                break
+        else:
+            raise LogInUseError("its log keeps changing where it was read", path=self._root, hint=_HINT)
         report.end_offset = self._output.position
-        report.bytes += self._output.position - begin
         report.seconds += work_seconds() - started
-        return self._output.position != begin
+        return has_moved
 
     def _require_same_log(self) -> None:
         """Opens the output anew if the log is no longer the one that was dispatched: with what of
@@ -108,39 +119,31 @@ class Dispatcher(Stoppable):
             self._output.abandon()
             self._output = self._open()
 
-    def _advance(self, until: int | None, progress: Progress | None) -> None:
-        """Adds what is in the log now, window by window."""
+    def _advance(self, until: int | None, progress: Progress | None) -> bool:
+        """Adds what is in the log now, window by window. Returns False if it must be looked at
+        again: a broker has removed files that were not dispatched, or has cut the log."""
         output, report = self._output, self.report
         before, flushed = output.position, output.position
-        windows = output.scanner.scan(self._log, max(output.position, self._log.min_offset))
         self._end = None
-        while not self.is_stopped and (until is None or output.position < until):
-            try:
-                window = next(windows)
-            except StopIteration as stop:
-                self._end = stop.value
-                break
-            if output.scanner.trimmed:
-                windows.close()
-                self._begin_later(until, progress)
-                return
-            output.put(window)
-            report.messages += window.count
-            if progress is not None:
-                progress(report.messages, output.position - report.start_offset)
-            if output.position - flushed >= FLUSH_BYTES:
-                output.flush()
-                flushed = output.position
-        windows.close()
+        with closing(output.scanner.scan(self._log, max(output.position, self._log.min_offset))) as windows:
+            while not self.is_stopped and (until is None or output.position < until):
+                window = next(windows, None)
+                if output.scanner.trimmed or not output.still_holds():
+                    output.scanner.trimmed.clear()
+                    return False
+                if window is None:
+                    self._end = output.scanner.end
+                    break
+                output.put(window)
+                report.messages += window.count
+                if progress is not None:
+                    progress(report.messages, output.position - report.start_offset)
+                if output.position - flushed >= FLUSH_BYTES:
+                    output.flush()
+                    flushed = output.position
         if output.position != before:
             output.flush()
-
-    def _begin_later(self, until: int | None, progress: Progress | None) -> None:
-        """Goes on where the log begins now, because a broker has removed files that were not
-        dispatched."""
-        self._log.refresh()
-        self._require_same_log()
-        self._advance(until, progress)
+        return True
 
     # -- on a runner ------------------------------------------------------------------------------
     def _catch_up(self, runner: Runner, part_size_bytes: int, until: int | None) -> None:
@@ -182,7 +185,7 @@ class Dispatcher(Stoppable):
     def _put_all(self, scans: Sequence[PartScan], directory: str) -> bool:
         """Adds what tasks have scanned, in the order of the log. Where the parts of a file do not
         join up, the rest of them is scanned again. Returns False where the log ends or is damaged,
-        or a broker has removed a file."""
+        or a broker has removed a file or cut the log."""
         files: dict[CommitLogFile, list[PartScan]] = {}
         for scan in scans:
             files.setdefault(scan.part.file, []).append(scan)
@@ -192,7 +195,7 @@ class Dispatcher(Stoppable):
             at = max(self._output.position - file.start_offset, 0)
             while 0 <= at < stop:
                 scan = by_first.get(at) or self._scan_again(ScanPart(file, at, stop, found=True), directory)
-                if scan.was_trimmed:
+                if scan.was_trimmed or not self._output.still_holds():
                     return False
                 self._output.put_stage(scan)
                 self.report.messages += scan.messages

@@ -92,16 +92,23 @@ class DispatchOutput:
     def mismatch(self) -> str | None:
         """Returns why the output must be opened anew, in words: the log, as it is now, is not the
         one that was dispatched. Returns None if it has only grown or lost old files."""
-        journal, begin = self._journal, self._log.min_offset
+        begin = self._log.min_offset
         if self.position < begin:
             return f"the log begins behind offset {self.position} now: what was there is removed"
-        if self.last >= begin:
-            is_same = journal.last < begin or self._crc_at(journal.last) == journal.last_crc
-            if not is_same or readable(self._log, self.last) is None:
-                return f"the log was cut off before offset {self.position}: what was there is removed"
+        if self.last >= begin and self._crc_at(self.last) != self._last_crc:
+            return f"the log was cut off before offset {self.position}: what was there is removed"
         if self._topics.have_changed(topic for topic, _ in self._queues.names.values()):
             return "topics were deleted or made again: queues are removed, or derived again"
         return None
+
+    def still_holds(self) -> bool:
+        """Whether the last message that was added is still in the log, unless a broker has removed
+        it because it was old. Where it is not, the log was cut, and what was read since may be of
+        what has grown there."""
+        if self.last < self._log.min_offset:
+            return True
+        self._log.close()  # a recovering broker creates new files under the same names
+        return self._crc_at(self.last) == self._last_crc or self._log.has_expired(self.last)
 
     def _begin(self, journal: DispatchJournal) -> None:
         paths, config, env = self._paths, self._config, self._env
@@ -150,7 +157,7 @@ class DispatchOutput:
         """Adds the entries of a window of `scanner`, which begins at `position` or behind it."""
         self._derived.put(window, index_from=self._index_from)
         last = window.count - 1
-        self.last = int(window.columns.position[last])
+        self.last, self._last_crc = int(window.columns.position[last]), window.last_crc()
         self.position = self.last + int(window.columns.size[last])
         self._note_rolled()
 
@@ -167,7 +174,7 @@ class DispatchOutput:
             for number, offsets, entries in stage.queue_runs(names):
                 if not self._topics.is_deleted(names[number].topic):
                     self._queues.put(*names[number], offsets.copy(), entries.copy())
-        self.position = start + scan.behind
+        self.position, self._last_crc = start + scan.behind, scan.last_crc
         self._note_rolled()
 
     def _put_keys(self, window: IndexWindow) -> None:
@@ -190,8 +197,8 @@ class DispatchOutput:
     def flush(self) -> None:
         """Writes everything so far to disk, and the journal, so that a killed run goes on from
         here. While it is open whether a queue begins anew, the journal stays before the entry in
-        question."""
-        if self._is_undecided:
+        question. It also stays where the log was cut before what was added."""
+        if self._is_undecided or not self.still_holds():
             return
         self._queues.flush()
         self._index.sync()
@@ -202,8 +209,6 @@ class DispatchOutput:
         return any(writer.is_undecided for writer in self._queues.writers.values())
 
     def _write_journal(self, position: int, *, is_clean: bool) -> None:
-        if self.last >= 0 and self.last != self._journal.last:
-            self._last_crc = self._crc_at(self.last) or 0
         found = DispatchJournal(position, self.last, self._last_crc, self._index_ms, is_clean, self._topics.names)
         if found != self._journal:
             found.write(self.directory, self._env)

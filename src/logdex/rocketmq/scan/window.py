@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -42,6 +43,12 @@ class Window:
     def newest_ms(self) -> int:
         """The greatest store time of a message."""
         return int(np.max(self.columns.store_timestamp_ms[: self.count]))
+
+    def last_crc(self) -> int:
+        """Returns the CRC-32 of all bytes of the last message."""
+        last = np.array([self.count - 1])
+        at = int(self.places(last)[0])
+        return zlib.crc32(self.data[at : at + int(self.columns.size[last[0]])])
 
     def places(self, rows: kernel.Int64s) -> kernel.Int64s:
         """Returns the position in `data` of each message of `rows`."""
