@@ -35,7 +35,7 @@ MESSAGES = [message(number, keys="hot" if number % 2 else f"k-{number}", tag="AB
 
 CUT = MESSAGES[:22]
 """What is left of `MESSAGES` where a broker that recovers cuts the log."""
-REGROWN = CUT + [message(number, keys="hot", body=b"other" * (1 + number % 5)) for number in range(22, 50)]
+REGROWN = CUT + [message(number, keys="hot", body=b"other one" * (1 + number % 5)) for number in range(22, 50)]
 """What is in it later."""
 
 

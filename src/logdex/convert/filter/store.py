@@ -17,16 +17,20 @@ from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
 from logdex.jobs.look_again import removed_meanwhile
+from logdex.jobs.reports import Gone
 from logdex.jobs.work_time import work_seconds
 from logdex.primitives.shown import counted
+from logdex.rocketmq.commit_log.log_end import LogEnd
 from logdex.rocketmq.message.own_topics import UNDELIVERED_TOPICS
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message, PutMessageStatus
 from logdex.rocketmq.read.message_scan import LogScan
+from logdex.rocketmq.read.parts.behind_damage import error_of
 from logdex.rocketmq.rebuild.source import require_whole_log
 from logdex.rocketmq.recover.placeholder import is_placeholder
 from logdex.rocketmq.settings.store_config import delay_text
+from logdex.rocketmq.snapshot.frozen_store import FrozenStore, freeze_between
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
 _MESSAGE_SIZE_MAX = 1 << 27
@@ -61,6 +65,8 @@ def filter_store(
     started = work_seconds()
     require_whole_log(source, env)
     report = ConvertReport("local", tasks=1)
+    upto = None if scan is None else scan.upto()
+    frozen = None if upto is None else freeze_between(snapshot, source, "", 0, upto.offset)
     with new_directory("filter", source, output, flags=flags, sync=sync, env=env) as made:
         report.notes += made.notes
         made.contents = f"{made.home}/store"
@@ -83,11 +89,16 @@ def filter_store(
     report.notes += placeholder_notes(placeholders)
     report.losses += [f"{counted(number, 'message', 'messages')}: {why}" for why, number in sorted(new.refused.items())]
     if scan is not None:
-        report.losses += removed_meanwhile(scan.trimmed)
+        report.losses += map(Gone, removed_meanwhile(scan.trimmed))
         if scan.end is not None and not scan.end.is_clean:
-            report.losses.append(f"what lies behind offset {scan.end.offset} of the log: {scan.end.reason}")
+            report.losses.append(_loss_behind(scan.end, frozen, snapshot, env))
     report.seconds = work_seconds() - started
     return report
+
+
+def _loss_behind(end: LogEnd, frozen: FrozenStore | None, snapshot: StoreSnapshot, env: Env) -> str:
+    cut = None if frozen is None else frozen.cut_since(error_of(end), end.offset, snapshot.config, env)
+    return f"what lies behind offset {end.offset} of the log: {end.reason}" if cut is None else Gone(cut.message)
 
 
 class _NewStore:

@@ -20,14 +20,15 @@ from logdex.convert.sources.source import (
 )
 from logdex.errors import CorruptError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.jobs.look_again import LOOKS_MAX
 from logdex.jobs.reports import Gone
 from logdex.rocketmq.columns.plain_bodies import NEEDED_COLUMNS, with_plain_bodies
-from logdex.rocketmq.commit_log.log_end import EndKind
+from logdex.rocketmq.commit_log.log_end import EndKind, LogEnd
 from logdex.rocketmq.read.parts.behind_damage import error_of
 from logdex.rocketmq.read.read_filter import ReadFilter
 from logdex.rocketmq.read.split import ReadSplit
 from logdex.rocketmq.rebuild.source import require_whole_log
-from logdex.rocketmq.snapshot.frozen_store import freeze_between, is_damaged
+from logdex.rocketmq.snapshot.frozen_store import FrozenStore, freeze_between, is_damaged
 from logdex.rocketmq.snapshot.read_mark import ReadMark, why_another
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
@@ -36,10 +37,10 @@ LOG = "commitlog"
 
 @dataclass(frozen=True, slots=True)
 class StorePart:
-    """A split of a CommitLog. Up to the physical offset `sure_end`, messages are known to be."""
+    """A split of a store."""
 
     split: ReadSplit
-    sure_end: int
+    store: FrozenStore
 
     @property
     def size_bytes(self) -> int:
@@ -52,23 +53,28 @@ class StorePart:
         def on_damage(error: CorruptError) -> None:
             on_loss(told(error))
 
+        def on_scan_damage(error: CorruptError) -> None:
+            offset = self.split.file.start_offset + error.position
+            cut = self.store.cut_since(error, offset, self.split.config, env)
+            on_loss(told(error) if cut is None else Gone(cut.message))
+
         def on_trimmed(path: str) -> None:
             on_loss(Gone(f"{path}: a broker removed the file before it was read"))
 
         split = self.split
-        read = split.to_batches(env=env, on_damage=on_damage, on_trimmed=on_trimmed)
+        read = split.to_batches(env=env, on_damage=on_scan_damage, on_trimmed=on_trimmed)
         while True:
             try:
                 batch = next(read)
             except StopIteration as stopped:
-                damage = split.damage_at(stopped.value, self.sure_end)
+                damage = split.damage_at(stopped.value, self.store.sure_end)
                 break
             if "body" in batch.schema.names:
                 yield from with_plain_bodies(batch, split.file, on_damage)
             else:
                 yield batch
         if damage is not None:
-            on_damage(damage)
+            on_scan_damage(damage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +115,7 @@ class StoreSource:
         columns = tuple(dict.fromkeys((*columns, *needed)))
         require_whole_log(self.path, env)
         with StoreSnapshot(self.path, env=env, **self.settings) as snapshot:
-            end = snapshot.valid_end
-            frozen = freeze_between(snapshot, self.path, "", snapshot.commit_log.min_offset, end.offset)
+            end, frozen = self._frozen(snapshot)
             begin = since.get(LOG)
             plan = SourcePlan(positions={LOG: frozen.end}, losses=[told(error) for error in frozen.damage])
             if is_damaged(end):
@@ -121,8 +126,8 @@ class StoreSource:
                 raise ends_before(self.path, "the CommitLog", frozen.end, begin)
             if begin is not None:
                 self._require_same(snapshot, (marks or {}).get(LOG, {}), begin, env)
-            if (mark := ReadMark.at(snapshot.commit_log, end.last_message)) is not None:
-                plan.marks[LOG] = asdict(mark)
+            if frozen.mark is not None:
+                plan.marks[LOG] = asdict(frozen.mark)
             if begin is not None and begin < frozen.begin:
                 gone = f"offsets {begin} to {frozen.begin} were removed before they were read"
                 plan.losses.append(Gone(f"{self.path}: {gone}"))
@@ -131,8 +136,28 @@ class StoreSource:
                 if max(low, first) < high:
                     wanted = replace(self.wanted, begin_offset=max(low, first), end_offset=high)
                     read = snapshot.plan_read(wanted, columns=columns, split_bytes=split_bytes)
-                    plan.parts += [StorePart(split, frozen.sure_end) for split in read.splits]
+                    plan.parts += [StorePart(split, frozen) for split in read.splits]
         return plan
+
+    def _frozen(self, snapshot: StoreSnapshot) -> tuple[LogEnd, FrozenStore]:
+        """Returns where the log ends, and the store up to there. Where the log is cut meanwhile, it
+        is looked at again."""
+        for _ in range(LOOKS_MAX):
+            end = snapshot.valid_end
+            frozen = freeze_between(snapshot, self.path, "", snapshot.commit_log.min_offset, end.offset)
+            if frozen.mark is not None or end.last_message is None:
+                break
+            snapshot.refresh()
+        return end, frozen
+
+    def still_holds(self, plan: SourcePlan, env: Env) -> bool:
+        """Whether the log has not been cut since a plan was made. Then all that was read by it so
+        far is of one log."""
+        mark = ReadMark.of_json(plan.marks.get(LOG, {}))
+        if mark is None:
+            return True
+        with StoreSnapshot(self.path, env=env, **self.settings) as snapshot:
+            return mark.is_in(snapshot.commit_log)
 
     def _require_same(self, snapshot: StoreSnapshot, mark: Mapping[str, Any], begin: int, env: Env) -> None:
         why = why_another(snapshot.commit_log, ReadMark.of_json(mark), begin, snapshot.config, env)

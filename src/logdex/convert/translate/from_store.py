@@ -13,12 +13,13 @@ import pyarrow.compute as pc
 
 from logdex.convert.partition_writer import PartitionWriter
 from logdex.convert.sources.rocketmq import StoreSource
-from logdex.convert.sources.source import SourcePart
+from logdex.convert.sources.source import SourcePart, SourcePlan
 from logdex.convert.translate.names import kafka_topic
 from logdex.convert.translate.to_kafka import READS, records_of
 from logdex.convert.translate.undelivered import Undelivered
-from logdex.errors import UsageError
+from logdex.errors import LogInUseError, UsageError
 from logdex.io.env import Env
+from logdex.jobs.look_again import LOOKS_MAX
 from logdex.jobs.tasks import Count, Runner, group_parts, shared
 from logdex.kafka.batch.record import Compression
 from logdex.kafka.files.checkpoints import TopicPartition
@@ -86,11 +87,23 @@ def convert_topic(
     attempt: str,
     count: Count,
 ) -> Converted:
-    """One of some tasks: writes the partitions of a topic, or of all, into a folder of its own."""
+    """One of some tasks: writes the partitions of a topic, or of all, into a folder of its own.
+    Where the log is cut meanwhile, it is done again, as the queues' offsets come to stand for other
+    messages."""
     count = shared(count, tasks)  # each of them reads the log for its topic
-    done = Converted(f"{home}/{attempt}")
     wanted = source.wanted if topic is None else replace(source.wanted, topic=topic)
-    plan = replace(source, wanted=wanted).plan(READS, {}, SPLIT_BYTES, env)
+    source = replace(source, wanted=wanted)
+    for _ in range(LOOKS_MAX):
+        plan = source.plan(READS, {}, SPLIT_BYTES, env)
+        done = _convert(f"{home}/{attempt}", plan, compression, env, count)
+        if source.still_holds(plan, env):
+            return done
+        env.remove_tree(done.folder)
+    raise LogInUseError("its log was cut each time it was read", path=source.path, hint="run it again")
+
+
+def _convert(folder: str, plan: SourcePlan, compression: Compression, env: Env, count: Count) -> Converted:
+    done = Converted(folder)
     done.losses += plan.losses
     done.notes += plan.notes
     done.size_bytes = plan.size_bytes

@@ -216,6 +216,9 @@ def _hole_before_files(log: CommitLog, end: LogEnd, unreadable_is_damage: bool) 
     for file in (file for file in log.files if file.start_offset > end.offset):
         try:
             is_written = _is_written(log, file, file.start_offset, if_removed=False)
+            if is_written:
+                log.close()  # a broker that cut its log has removed the file, and it was still open
+                is_written = _is_written(log, file, file.start_offset, if_removed=False)
         except UnreadableError as error:
             if not unreadable_is_damage:
                 raise

@@ -44,10 +44,9 @@ class PartScan:
     next part must begin, -1 if the file, or the log (at `end`), ends in this part. `behind` is the
     byte after the last message. `queues` maps each queue to its number in the stage file and the
     number of its ConsumeQueue entries, in the order of first entries. `keyless_messages` is the
-    number of messages after the last one that has keys. `last_crc` is the CRC-32 of all bytes of the
-    last message. `left_out` has the ranges that could not be
-    read. `was_trimmed` states that a broker has removed the file before it was scanned: then it has
-    no messages.
+    number of messages after the last one that has keys. `last_crc` is the CRC-32 of all bytes of
+    the last message. `left_out` has the ranges that could not be read. `was_trimmed` states that a
+    broker has removed the file before it was scanned: then it has no messages.
     """
 
     part: ScanPart

@@ -48,7 +48,7 @@ class Window:
         """Returns the CRC-32 of all bytes of the last message."""
         last = np.array([self.count - 1])
         at = int(self.places(last)[0])
-        return zlib.crc32(self.data[at : at + int(self.columns.size[last[0]])])
+        return zlib.crc32(self.data[at : at + int(self.columns.size[last[0]])].data)
 
     def places(self, rows: kernel.Int64s) -> kernel.Int64s:
         """Returns the position in `data` of each message of `rows`."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
-from logdex.errors import CorruptError
-from logdex.rocketmq.commit_log.log_end import EndKind, LogEnd
+from logdex.errors import CorruptError, StoreError, VanishedError
+from logdex.io.env import Env
+from logdex.rocketmq.commit_log.log_end import UNREADABLE, EndKind, LogEnd
 from logdex.rocketmq.commit_log.missing_parts import missing_parts
 from logdex.rocketmq.read.parts.behind_damage import error_of
+from logdex.rocketmq.scan.log_walk import next_message_start, readable
+from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.snapshot.read_mark import ReadMark
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
 
@@ -16,7 +21,8 @@ class FrozenStore:
     """A store as it was when somebody looked at it: its log had the physical offsets [`begin`,
     `end`), in files that follow each other within each of `runs`. `sure_end` is where the first
     damage at its end begins, if `end` is behind that. `damage` is known without reading a message.
-    `broker_name` tells several stores apart."""
+    `broker_name` tells several stores apart. By `mark`, its last message, it is known whether the
+    log has been cut since."""
 
     path: str
     broker_name: str
@@ -25,6 +31,26 @@ class FrozenStore:
     sure_end: int
     runs: tuple[tuple[int, int], ...]
     damage: tuple[CorruptError, ...]
+    mark: ReadMark | None = None
+
+    def cut_since(self, error: CorruptError, offset: int, config: StoreConfig, env: Env) -> VanishedError | None:
+        """Returns what to tell in place of damage that a reader has met at a physical offset, if it
+        is none: a broker that recovers after a crash has cut the log since."""
+        if error.field == UNREADABLE:
+            return None
+        with suppress(StoreError), StoreSnapshot(self.path, config=config, env=env) as snapshot:
+            log = snapshot.commit_log
+            if self.mark is not None and self.mark.is_in(log):
+                return None
+            end = snapshot.valid_end
+            if end.is_clean and end.offset < self.sure_end and end.offset <= offset:
+                what = f"the log was cut to physical offset {end.offset} before the rest was read"
+                return VanishedError(what, path=error.path)
+            is_other = readable(log, offset) or next_message_start(log, offset, config, env) != offset
+            if self.mark is not None and is_other:
+                what = f"the log was cut before physical offset {offset} was read, and has grown again"
+                return VanishedError(what, path=error.path)
+        return None
 
 
 def freeze(snapshot: StoreSnapshot, path: str, broker_name: str, *, fail_fast: bool) -> FrozenStore:
@@ -36,7 +62,8 @@ def freeze(snapshot: StoreSnapshot, path: str, broker_name: str, *, fail_fast: b
         damage.append(error_of(end))
     last = log.end_offset if is_damaged(end) else end.offset
     runs = _runs(snapshot, log.min_offset, last)
-    return FrozenStore(path, broker_name, log.min_offset, last, end.offset, runs, tuple(damage))
+    mark = ReadMark.at(log, end.last_message)
+    return FrozenStore(path, broker_name, log.min_offset, last, end.offset, runs, tuple(damage), mark)
 
 
 def freeze_between(snapshot: StoreSnapshot, path: str, broker_name: str, begin: int, end: int) -> FrozenStore:
@@ -44,7 +71,8 @@ def freeze_between(snapshot: StoreSnapshot, path: str, broker_name: str, begin: 
     between files there."""
     found = missing_parts(snapshot.commit_log)
     damage = tuple(error for offset, _, error in found if begin <= offset < end)
-    return FrozenStore(path, broker_name, begin, end, end, _runs(snapshot, begin, end), damage)
+    mark = ReadMark.at(snapshot.commit_log, snapshot.valid_end.last_message)
+    return FrozenStore(path, broker_name, begin, end, end, _runs(snapshot, begin, end), damage, mark)
 
 
 def is_damaged(end: LogEnd) -> bool:

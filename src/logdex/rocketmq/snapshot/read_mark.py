@@ -40,6 +40,11 @@ class ReadMark:
             return None
         return ReadMark(offset, message.size_bytes, crc, message.store_timestamp_ms)
 
+    def is_in(self, log: CommitLog) -> bool:
+        """Whether the message is still in a log that was listed just now, unless a broker has
+        removed it because it was old."""
+        return self.offset < log.min_offset or ReadMark.at(log, self.offset) == self
+
     @staticmethod
     def of_json(given: Mapping[str, Any]) -> ReadMark | None:
         """Returns a mark that was kept as JSON, None if it is not one."""

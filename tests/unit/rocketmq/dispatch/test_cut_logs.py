@@ -13,6 +13,7 @@ from logdex.io.env import Env
 from logdex.jobs.tasks import LocalRunner
 from logdex.rocketmq.dispatch.job import Dispatcher
 from logdex.rocketmq.dispatch.output import DispatchOutput
+from logdex.rocketmq.message.stored_message import StoredMessage
 from tests.beside import At, become
 from tests.examples import some
 from tests.unit.rocketmq.dispatch.growing import files_of
@@ -33,7 +34,7 @@ def dispatched(store: Path, output: Path, env: Env, *, on_runner: bool) -> Files
 
 @pytest.mark.parametrize("on_runner", [False, True])
 @pytest.mark.parametrize("messages", [CUT, REGROWN], ids=["cut", "regrown"])
-def test_the_log_is_cut_before_any_operation(tmp_path: Path, messages: list[object], on_runner: bool) -> None:
+def test_the_log_is_cut_before_any_operation(tmp_path: Path, messages: list[StoredMessage], on_runner: bool) -> None:
     """What is dispatched is that of the log which is there then."""
     before, after = build(tmp_path / "before", MESSAGES), build(tmp_path / "after", messages)
     still = At(0, lambda: None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from logdex.errors import VanishedError
+from logdex.errors import CorruptError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.rocketmq.columns.plain_bodies import with_plain_bodies
 from logdex.rocketmq.read.split import ReadSplit
@@ -40,10 +40,22 @@ class StorePart:
 
     def batches(self, on_damage: OnDamage | None, env: Env = DEFAULT_ENV) -> Iterator[pa.RecordBatch]:
         """Yields the messages. The log was known to go on to the end of the split, or to
-        `sure_end`, so zeros before that are damage too."""
+        `sure_end`, so zeros before that are damage too, unless it was cut since."""
+
+        def on_scan_damage(error: CorruptError) -> None:
+            offset = self.split.file.start_offset + error.position
+            cut = self.store.cut_since(error, offset, self.split.config, env)
+            if cut is not None and self.fail_on_data_loss:
+                cut.hint = LOSS_HINT
+                raise cut
+            if cut is None and on_damage is None:
+                raise with_hint(error)
+            if cut is None and on_damage is not None:
+                on_damage(error)
+
         split = self.split
         on_trimmed = self._refuse_trimmed if self.fail_on_data_loss else None
-        read = split.to_batches(env=env, on_damage=on_damage, on_trimmed=on_trimmed)
+        read = split.to_batches(env=env, on_damage=on_damage and on_scan_damage, on_trimmed=on_trimmed)
         while True:
             try:
                 batch = self.times.apply(next(read))
@@ -53,11 +65,8 @@ class StorePart:
             has_bodies = not self.raw_bodies and "body" in batch.schema.names
             yield from with_plain_bodies(batch, split.file, on_damage) if has_bodies else (batch,)
         error = split.damage_at(end, self.store.sure_end)
-        if error is None:
-            return
-        if on_damage is None:
-            raise with_hint(error)
-        on_damage(error)
+        if error is not None:
+            on_scan_damage(error)
 
     @staticmethod
     def _refuse_trimmed(path: str) -> None:

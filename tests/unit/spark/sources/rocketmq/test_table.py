@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ from logdex.convert.columns.rocketmq import NAMES
 from logdex.errors import CorruptError, MissingFileError, UsageError, VanishedError
 from logdex.frames.conditions import EQUAL, GREATER, Condition
 from logdex.layout.rocketmq import SYS_FLAG_COMPRESSED
+from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.spark.sources.rocketmq.table import StoreTable
 from logdex.testing.store_builder import make_message, write_commit_log
-from tests.unit.rocketmq.small_stores import FILE_SIZE, MESSAGES, START_MS, build
+from tests.beside import become
+from tests.unit.rocketmq.small_stores import CUT, FILE_SIZE, MESSAGES, REGROWN, START_MS, build
 from tests.unit.spark.sources.rocketmq.local_rows import comparable, local_rows
 from tests.unit.spark.sources.rocketmq.settings import GEOMETRY, offsets
 from tests.unit.spark.sources.tables import fitting, plan_of, rows_of
@@ -249,6 +252,25 @@ def test_files_that_are_removed(tmp_path: Path) -> None:
     kept = offsets(rows_of(lenient))
     assert kept == list(range(kept[0], 40))
     assert kept[0] > 0
+
+
+@pytest.mark.parametrize(
+    ("messages", "told"), [(CUT, "was cut to physical offset 2989"), (REGROWN, "has grown again")], ids=["cut", "grown"]
+)
+def test_a_log_that_is_cut(tmp_path: Path, messages: list[StoredMessage], told: str) -> None:
+    """Between the plan and the read, as by a broker that recovers. That is no damage."""
+    root, after = build(tmp_path / "s", MESSAGES), build(tmp_path / "after", messages)
+    more = {"maxPartitionBytes": "1k", "columns": "queueOffset"}
+    strict, lenient = plan_of(table(root, **more)).parts, plan_of(table(root, failOnDataLoss="false", **more)).parts
+    become(root, after)
+    damage: list[CorruptError] = []
+    for on_damage in (None, damage.append):
+        with pytest.raises(VanishedError, match=f"{told}.*failOnDataLoss=false"):
+            list(chain.from_iterable(part.batches(on_damage) for part in strict))
+        batches = [batch for part in lenient for batch in part.batches(on_damage)]
+        kept = [offset for batch in batches for offset in batch["queue_offset"].to_pylist()]
+        assert kept[: len(CUT)] == list(range(len(CUT)))
+    assert damage == []
 
 
 # -- damage

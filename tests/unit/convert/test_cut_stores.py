@@ -1,0 +1,85 @@
+"""Jobs on a store whose log a broker cuts meanwhile, as it does when it recovers, and then goes on
+with. That is no damage."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+import logdex
+from logdex.convert.filter.store import filter_store
+from logdex.convert.sources.rocketmq import StoreSource
+from logdex.convert.stats import stats
+from logdex.convert.translate.job import convert
+from logdex.io.env import Env
+from logdex.jobs.reports import Lossy
+from logdex.rocketmq.message.stored_message import StoredMessage
+from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+from tests.beside import Beside, become
+from tests.unit.rocketmq.small_stores import CONFIG, CUT, FILE_SIZE, MESSAGES, REGROWN, build
+
+Job = Callable[[Path, Path, Env], Lossy]
+Bodies = list[bytes]
+
+
+def of(root: Path) -> StoreSource:
+    return StoreSource(str(root), settings={"mapped_file_size_commit_log": FILE_SIZE})
+
+
+def converted(root: Path, output: Path, env: Env) -> Lossy:
+    return convert(of(root), output, sync=False, env=env)
+
+
+def counted(root: Path, _: Path, env: Env) -> Lossy:
+    return stats(of(root), env=env)
+
+
+def filtered(root: Path, output: Path, env: Env) -> Lossy:
+    with StoreSnapshot(root, config=CONFIG, env=env) as snapshot:
+        return filter_store(snapshot, snapshot.scan(), output, source=str(root), sync=False, env=env)
+
+
+def beside(job: Job, tmp_path: Path, messages: list[StoredMessage], name: int) -> Iterator[tuple[Lossy, Path]]:
+    """Runs a job in a store whose log comes to have other messages before any opening of one of its
+    files. Yields the reports and where they were written."""
+    before, after = build(tmp_path / "before", MESSAGES), build(tmp_path / "after", messages)
+    for number in count(1):
+        root, output = Path(shutil.copytree(before, tmp_path / "root")), tmp_path / f"output-{number}"
+        env = Beside(f"commitlog/{name:020d}", partial(become, root, after), number)
+        yield job(root, output, env), output
+        shutil.rmtree(root)
+        if not env.has_acted:
+            break
+
+
+def bodies_in(log_dir: Path) -> Bodies:
+    """The bodies of the partition, whose offsets are those of the queue."""
+    with logdex.open(log_dir) as snapshot:
+        found = snapshot.scan().to_arrow(["offset", "value"]).read_all()
+    assert found["offset"].to_pylist() == list(range(len(found)))
+    return list(found["value"].to_pylist())
+
+
+@pytest.mark.parametrize(("messages", "name"), [(CUT, 2048), (REGROWN, 4096)], ids=["cut", "regrown"])
+def test_what_is_converted_is_of_one_log(tmp_path: Path, messages: list[StoredMessage], name: int) -> None:
+    bodies = [[message.body for message in log] for log in (MESSAGES, messages)]
+    for report, output in beside(converted, tmp_path, messages, name):
+        assert report.losses == []
+        found = bodies_in(output)
+        assert any(found == each[: len(found)] for each in bodies)
+        assert len(found) >= len(CUT)
+
+
+@pytest.mark.parametrize("job", [counted, filtered])
+def test_a_cut_is_no_damage(tmp_path: Path, job: Job) -> None:
+    losses = list[str]()
+    for report, _ in beside(job, tmp_path, CUT, 2048):
+        assert not report.damaged, report.losses
+        losses += report.losses
+    is_told = any("the log was cut to physical offset" in loss for loss in losses)
+    assert is_told or job is filtered  # whose scan ends where the log ends now
