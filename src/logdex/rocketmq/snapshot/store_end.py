@@ -41,10 +41,15 @@ def find_store_end(
     """Returns the end of the log of the store at `root`, found from the newest known message.
     `queues` are read only if the IndexFiles point to no message in the log's newest file.
     `look_behind` is passed to `find_valid_end`. `log` is listed again if a broker has meanwhile
-    removed a file of it."""
+    removed a file of it. An end that is not clean is looked for twice, because that of a log which
+    is cut meanwhile, and grows again, seems to be damaged."""
     for _ in range(_LISTINGS_MAX):
         try:
             known = _known(root, log, queues, env)
+            found = find_valid_end(log, known, config, look_behind=look_behind, env=env)
+            if found.end.is_clean:
+                return found
+            log.close()
             return find_valid_end(log, known, config, look_behind=look_behind, env=env)
         except VanishedError as error:
             if not _was_removed(log, error.path):

@@ -1,0 +1,48 @@
+"""A log that a broker cuts when it recovers, and then goes on with, while its end is found and while
+it is scanned: neither ends with damage."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from logdex.io.env import Env
+from logdex.rocketmq.commit_log.log_end import LogEnd
+from logdex.rocketmq.message.stored_message import StoredMessage
+from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+from tests.beside import At, become
+from tests.unit.rocketmq.small_stores import CONFIG, CUT, MESSAGES, REGROWN, build, numbers
+
+
+def found_end(root: Path, env: Env) -> LogEnd:
+    with StoreSnapshot(root, config=CONFIG, env=env) as snapshot:
+        return snapshot.valid_end
+
+
+def scanned_end(root: Path, env: Env) -> LogEnd:
+    with StoreSnapshot(root, config=CONFIG, env=env) as snapshot:
+        scan = snapshot.scan()
+        found = numbers(scan)
+    assert found == list(range(len(found)))
+    assert len(found) >= len(CUT)
+    assert scan.end is not None
+    return scan.end
+
+
+@pytest.mark.parametrize(
+    ("look", "messages"), [(found_end, CUT), (found_end, REGROWN), (scanned_end, CUT)], ids=["cut", "regrown", "scan"]
+)
+def test_the_log_is_cut_before_any_operation(
+    tmp_path: Path, look: Callable[[Path, Env], LogEnd], messages: list[StoredMessage]
+) -> None:
+    before, after = build(tmp_path / "before", MESSAGES), build(tmp_path / "after", messages)
+    still = At(0, lambda: None)
+    assert look(before, still).offset == 5441
+    for number in range(1, -still.left + 1):
+        root = Path(shutil.copytree(before, tmp_path / "root"))
+        assert look(root, At(number, partial(become, root, after))).is_clean, number
+        shutil.rmtree(root)
