@@ -1,5 +1,5 @@
-"""A log that a broker cuts when it recovers, and then goes on with, while its end is found and while
-it is scanned: neither ends with damage."""
+"""A log that a broker cuts when it recovers, and then goes on with, while its end is found and
+while it is scanned: neither ends with damage."""
 
 from __future__ import annotations
 
