@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 
 from logdex.convert.new_directory import new_directory
 from logdex.convert.report import ConvertReport
 from logdex.convert.translate.undelivered import placeholder_notes
-from logdex.errors import UsageError
+from logdex.errors import StoreError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
 from logdex.jobs.look_again import removed_meanwhile
@@ -65,8 +66,7 @@ def filter_store(
     started = work_seconds()
     require_whole_log(source, env)
     report = ConvertReport("local", tasks=1)
-    upto = None if scan is None else scan.upto()
-    frozen = None if upto is None else freeze_between(snapshot, source, "", 0, upto.offset)
+    frozen = None if scan is None else _frozen(snapshot, scan, source)
     with new_directory("filter", source, output, flags=flags, sync=sync, env=env) as made:
         report.notes += made.notes
         made.contents = f"{made.home}/store"
@@ -94,6 +94,14 @@ def filter_store(
             report.losses.append(_loss_behind(scan.end, frozen, snapshot, env))
     report.seconds = work_seconds() - started
     return report
+
+
+def _frozen(snapshot: StoreSnapshot, scan: LogScan, source: str) -> FrozenStore | None:
+    """Returns the store up to where a scan is to end, None if that is not known."""
+    with suppress(StoreError):  # the scan meets it itself
+        upto = scan.upto()
+        return None if upto is None else freeze_between(snapshot, source, "", 0, upto.offset)
+    return None
 
 
 def _loss_behind(end: LogEnd, frozen: FrozenStore | None, snapshot: StoreSnapshot, env: Env) -> str:

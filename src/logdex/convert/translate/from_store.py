@@ -28,6 +28,7 @@ from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
 SPLIT_BYTES = 64 << 20
 TASK_BYTES = 256 << 20
+_HINT = "run it again when its broker has recovered"
 Place = tuple[str, int]
 """A topic and the number of a queue."""
 
@@ -99,7 +100,7 @@ def convert_topic(
         if source.still_holds(plan, env):
             return done
         env.remove_tree(done.folder)
-    raise LogInUseError("its log was cut each time it was read", path=source.path, hint="run it again")
+    raise LogInUseError("its log was cut each time it was read", path=source.path, hint=_HINT)
 
 
 def _convert(folder: str, plan: SourcePlan, compression: Compression, env: Env, count: Count) -> Converted:

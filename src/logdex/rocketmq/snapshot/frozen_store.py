@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from logdex.errors import CorruptError, StoreError, VanishedError
 from logdex.io.env import Env
+from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.commit_log.log_end import UNREADABLE, EndKind, LogEnd
 from logdex.rocketmq.commit_log.missing_parts import missing_parts
 from logdex.rocketmq.read.parts.behind_damage import error_of
@@ -38,11 +39,11 @@ class FrozenStore:
         is none: a broker that recovers after a crash has cut the log since."""
         if error.field == UNREADABLE:
             return None
-        with suppress(StoreError), StoreSnapshot(self.path, config=config, env=env) as snapshot:
-            log = snapshot.commit_log
+        with suppress(StoreError), CommitLog.of_config(self.path, config, env=env) as log:
             if self.mark is not None and self.mark.is_in(log):
                 return None
-            end = snapshot.valid_end
+            with StoreSnapshot(self.path, config=config, env=env) as snapshot:
+                end = snapshot.valid_end
             if end.is_clean and end.offset < self.sure_end and end.offset <= offset:
                 what = f"the log was cut to physical offset {end.offset} before the rest was read"
                 return VanishedError(what, path=error.path)
