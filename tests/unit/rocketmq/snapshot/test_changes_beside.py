@@ -15,14 +15,10 @@ from logdex.rocketmq.recover import recover
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from tests.beside import At, become
 from tests.examples import some
-from tests.unit.rocketmq.small_stores import CONFIG, MESSAGES, START_MS, build, message, numbers
+from tests.unit.rocketmq.small_stores import CONFIG, CUT, MESSAGES, REGROWN, START_MS, build, message, numbers
 
 NEW = [message(number, body=b"new", store_timestamp_ms=START_MS + 100_000 + number) for number in range(25)]
 """What is put into the topic once it was created again."""
-KEPT = 17
-"""How many messages are before the cut."""
-OTHERS = [message(number, body=b"other" * (number % 7), keys="hot") for number in range(KEPT, 60)]
-"""What is put behind the cut."""
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +29,8 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {
         "whole": whole,
         "created again": build(home / "again", MESSAGES + NEW),
-        "cut": build(home / "cut", MESSAGES[:KEPT]),
-        "regrown": build(home / "regrown", MESSAGES[:KEPT] + OTHERS),
+        "cut": build(home / "cut", CUT),
+        "regrown": build(home / "regrown", REGROWN),
         "deleted": Path(shutil.copytree(whole, home / "deleted")),
         "expired": Path(shutil.copytree(whole, home / "expired")),
     }
@@ -47,7 +43,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def change(root: Path, after: Path) -> None:
     if after.name == "again":
         shutil.rmtree(root / "consumequeue" / "TopicA")
-    become(after, root)
+    become(root, after)
 
 
 def by_page(snapshot: StoreSnapshot) -> list[int]:
@@ -117,10 +113,10 @@ def test_a_snapshot_is_refreshed_after_its_topic_was_deleted(stores: dict[str, P
     root = Path(shutil.copytree(stores["whole"], tmp_path / "store"))
     with StoreSnapshot(root, config=CONFIG) as snapshot:
         assert len(by_page(snapshot)) == len(MESSAGES)
-        become(stores["deleted"], root)
+        become(root, stores["deleted"])
         snapshot.refresh()
         assert by_page(snapshot) == []
-        become(stores["whole"], root)
+        become(root, stores["whole"])
         assert len(by_page(snapshot)) == len(MESSAGES)
 
 
@@ -134,6 +130,6 @@ def test_recover_beside_a_broker_that_shuts_down(stores: dict[str, Path], event:
     recover(str(whole), str(tmp_path / "out"), CONFIG, sync=False, env=still)
     for number in some(range(1, -still.left + 1), 5):
         root = Path(shutil.copytree(whole, tmp_path / f"copy-{number}"))
-        env = At(number, partial(become, after, root))
+        env = At(number, partial(become, root, after))
         report = recover(str(root), str(tmp_path / f"out-{number}"), CONFIG, sync=False, env=env)
         assert not report.lossy, (number, report.losses, report.skipped)
