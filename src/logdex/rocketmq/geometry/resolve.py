@@ -71,8 +71,7 @@ def resolve_config(
     Raises `GeometryError` if the IndexFiles fit several geometries or none, or contradict what is
     given (with `need_index` False what the files show is used instead, else the defaults),
     `UsageError` for values out of range, for sizes that the other files contradict and for an
-    unknown setting, and `UnsupportedLayoutError` if the properties configure a layout that is not
-    supported.
+    unknown setting, and `UnsupportedLayoutError` for an unsupported layout in the properties.
     """
     require_known(given, StoreSettings)
     conf_path, rocketmq_version = given.get("broker_conf"), given.get("rocketmq_version")
@@ -95,8 +94,7 @@ def resolve_config(
             log_size = log.file_size_bytes
             said.evidence.append(f"mappedFileSizeCommitLog: {log_size}, as the files are")
         queue_size = _resolve_queue_size(root, queue_size, said, env)
-        index_paths = index_file_paths(root, env)
-        geometry, reason = _resolve_index(index_paths, slots, entries, need_index, env)
+        index_paths, geometry, reason = _look_at_index(root, slots, entries, need_index, env)
         said.evidence += reason
         said.guesses_sizes |= None in (slots, entries) and all(is_unfilled(path, env) for path in index_paths)
         if not index_paths and None in (slots, entries):
@@ -312,6 +310,19 @@ def _resolve_queue_size(root: str, stated: int | None, said: _Said, env: Env) ->
 def _whole_entries(size_bytes: int) -> int:
     """A size as the broker rounds it: up to whole entries."""
     return -(-size_bytes // ENTRY_SIZE_BYTES) * ENTRY_SIZE_BYTES
+
+
+def _look_at_index(
+    root: str, slots: int | None, entries: int | None, need_index: bool, env: Env
+) -> tuple[list[str], IndexGeometry, list[str]]:
+    """The IndexFiles with their geometry: none where all are removed before they show it."""
+    paths = index_file_paths(root, env)
+    try:
+        return paths, *_resolve_index(paths, slots, entries, need_index, env)
+    except GeometryError:
+        if sizes_of(paths, env):
+            raise
+    return [], *_resolve_index([], slots, entries, need_index, env)
 
 
 def _resolve_index(

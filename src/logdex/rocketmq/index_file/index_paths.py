@@ -16,8 +16,6 @@ def list_index_files(directory: str, env: Env, *, empty: bool = False) -> list[s
     """Returns the paths of the IndexFiles in a directory, in the order of their names, which have
     at least `NAME_DIGITS` digits. A missing directory has none. Without `empty`, empty files are
     skipped: a broker has created them and not filled them yet."""
-    if not env.is_dir(directory):
-        return []
     return [path for path in _named(directory, env) if env.is_file(path) and (empty or _size_or_zero(path, env))]
 
 
@@ -52,7 +50,7 @@ def no_index_files(directory: str, env: Env) -> list[UnusableFileError]:
     """Returns what has the name of an IndexFile in a directory and is no file, each as an error
     that says what it is."""
     found = []
-    for path in _named(directory, env) if env.is_dir(directory) else ():
+    for path in _named(directory, env):
         if not env.is_file(path):
             try:
                 env.open_read(path).close()  # says what it is
@@ -64,7 +62,11 @@ def no_index_files(directory: str, env: Env) -> list[UnusableFileError]:
 
 
 def _named(directory: str, env: Env) -> Iterator[str]:
-    for name in env.list_dir(directory):
+    try:
+        names = env.list_dir(directory) if env.is_dir(directory) else []
+    except VanishedError:  # it was removed meanwhile, to have it derived anew
+        names = []
+    for name in names:
         if len(name) >= NAME_DIGITS and name.isascii() and name.isdigit():
             yield f"{directory}/{name}"
 
