@@ -7,15 +7,20 @@ again, has other messages before it.
 from __future__ import annotations
 
 import zlib
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
-from logdex.errors import CorruptError, MissingFileError, UsageError
+from logdex.errors import CorruptError, MissingFileError, UnreadableError, UsageError
 from logdex.io.env import Env
 from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.commit_log.log_end import LogEnd
+from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.scan.log_walk import readable, require_message_start
 from logdex.rocketmq.settings.store_config import StoreConfig
+
+SEEN_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +79,67 @@ def why_another(log: CommitLog, mark: ReadMark | None, position: int, config: St
     except UsageError as error:
         return error.message
     return None
+
+
+class _Seen(NamedTuple):
+    offset: int
+    end: int
+    content: int | None
+    """The hash of the message, None if it was no longer there."""
+
+
+class SeenMessages:
+    """By which messages a reader that follows a log notices that a broker has cut it, as one does
+    that recovers, also where the log has grown again since: all of the newest that were read, fewer
+    and fewer of the older ones, and always the first."""
+
+    def __init__(self, log: CommitLog) -> None:
+        self._log = log
+        self._seen: list[_Seen] = []
+        self._last: _Seen | None = None
+        """The last message of the log at the last look, whether it was read or not."""
+
+    def add(self, offset: int, message: StoredMessage) -> None:
+        """Adds a message that was read. Of the older half of too many, every second one is kept."""
+        self._add(_Seen(offset, offset + message.size_bytes, hash(message)))
+
+    def _add(self, seen: _Seen) -> None:
+        place = bisect_left(self._seen, seen.offset, key=lambda each: each.offset)
+        if all(each.offset != seen.offset for each in self._seen[place : place + 1]):
+            self._seen.insert(place, seen)
+        if len(self._seen) > SEEN_MAX:
+            half = SEEN_MAX // 2
+            self._seen = self._seen[:half:2] + self._seen[half:]
+
+    def look(self, end: LogEnd) -> int | None:
+        """Looks at the log before it is read up to `end`. Returns the offset behind the newest
+        message that is still there if the log was cut, 0 if none is, and None if it was not cut."""
+        last, goes_on_at = None, None
+        if end.last_message is not None:  # read before the others, which then notice a cut before this
+            message = readable(self._log, end.last_message)
+            last = _Seen(end.last_message, end.offset, None if message is None else hash(message))
+        if self.is_cut():
+            # What was read while the log was cut is of both: the first one that is gone decides.
+            gone = (place for place, seen in enumerate(self._seen) if not self._is_there(seen))
+            del self._seen[next(gone, len(self._seen)) :]
+            goes_on_at = self._seen[-1].end if self._seen else 0
+        elif self._last is not None:
+            self._add(self._last)
+        self._last = last
+        return goes_on_at
+
+    def is_cut(self) -> bool:
+        """Whether the last message that was read, or that the log had at the last look, is
+        gone."""
+        return not all(map(self._is_there, {*self._seen[-1:], *([] if self._last is None else [self._last])}))
+
+    def _is_there(self, seen: _Seen) -> bool:
+        """Whether a message is as it was read, or was removed with the oldest files, or cannot be
+        read at all, which is no cut."""
+        try:
+            message = readable(self._log, seen.offset)
+        except UnreadableError:
+            return True
+        if message is not None and hash(message) == seen.content:
+            return True
+        return seen.offset < self._log.min_offset or self._log.has_expired(seen.offset)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import defaultdict, deque
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from logdex.rocketmq.message.stored_message import StoredMessage
     from logdex.rocketmq.read.message_scan import LogScan
     from logdex.rocketmq.read.results import QueueInfo
+    from logdex.rocketmq.snapshot.read_mark import SeenMessages
     from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
 Bounds = tuple[str | None, int | None, int | None, int | None]
@@ -31,8 +33,8 @@ class PrintedTail(NamedTuple):
     """The files that the broker removed meanwhile."""
     newest: int | None
     """The physical offset of the newest message of all queues: what is new is found from there."""
-    seen: frozenset[int]
-    """The offsets from `newest` on that are known."""
+    printed: dict[int, StoredMessage]
+    """The messages by their offsets."""
 
 
 def print_tail(
@@ -57,7 +59,7 @@ def print_tail(
     newest, is_there = physical_offset, False
     for queue in snapshot.queues():
         newest = _later(newest, _last_of(snapshot, queue))
-        if topic not in (None, _text(queue.topic)) or queue_id not in (None, queue.queue_id):
+        if not _is_wanted(queue, bounds):
             continue
         is_there = True
         tail = snapshot.get_tail(queue.topic, queue.queue_id, count, passes, queue_offset or 0)
@@ -81,10 +83,10 @@ def print_tail(
             note(problems[-1])
     if not is_good:
         hint(f"logdex verify {shlex.quote(snapshot.root)} lists all damage")
-    for at, message in sorted(found, key=lambda pair: pair[0]):
+    printed = dict(sorted(found, key=lambda pair: pair[0]))
+    for at, message in printed.items():
         printer.print(message, at)
-    seen = frozenset([*(at for at, _ in found), *([] if newest is None else [newest])])
-    return PrintedTail(is_good, problems, deleted, newest, seen)
+    return PrintedTail(is_good, problems, deleted, newest, printed)
 
 
 def _last_of_log(scan: LogScan, count: int, printer: MessagePrinter) -> list[tuple[int, StoredMessage]]:
@@ -94,6 +96,37 @@ def _last_of_log(scan: LogScan, count: int, printer: MessagePrinter) -> list[tup
         if message.is_queued and printer.wants(message, at):
             last[message.topic, message.queue_id].append((at, message))
     return [each for tail in last.values() for each in tail]
+
+
+def seen_before_tail(snapshot: StoreSnapshot, bounds: Bounds) -> SeenMessages:
+    """Returns messages by which a cut of the log is noticed that begins before what a tail prints:
+    of each queue that is wanted the last one, and fewer and fewer of those before it."""
+    from logdex.rocketmq.snapshot.read_mark import SeenMessages
+
+    while True:
+        seen = SeenMessages(snapshot.commit_log)
+        seen.look(snapshot.valid_end)
+        for queue in snapshot.queues():
+            if _is_wanted(queue, bounds):
+                _add_some(snapshot, queue, seen)
+        if not seen.is_cut():
+            return seen
+        snapshot.refresh()
+
+
+def _add_some(snapshot: StoreSnapshot, queue: QueueInfo, seen: SeenMessages) -> None:
+    at, step = queue.max_offset - 1, 1
+    with suppress(StoreError):  # who prints it reports it
+        while at >= queue.min_offset:
+            page = snapshot.get_message(queue.topic, queue.queue_id, at, 1)
+            for physical_offset, message in zip(page.phy_offsets, page.messages, strict=True):
+                seen.add(physical_offset, message)
+            at, step = at - step, 2 * step
+
+
+def _is_wanted(queue: QueueInfo, bounds: Bounds) -> bool:
+    topic, queue_id, *_ = bounds
+    return topic in (None, _text(queue.topic)) and queue_id in (None, queue.queue_id)
 
 
 def _text(topic: bytes) -> str:
