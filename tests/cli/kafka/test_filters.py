@@ -106,6 +106,38 @@ def test_a_tail_that_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert offsets(tmp_path, *flags) == [(0, 3), (0, 4), (0, 5), (0, 7)]
 
 
+def test_a_log_that_is_cut_and_grows_again_while_it_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Log.open(str(tmp_path / "t-0")) as log:
+        for number in range(5):
+            appended(log, number)
+
+        def cut() -> None:
+            log.truncate_to(3)
+            for number in range(13, 17):
+                appended(log, number)
+
+        monkeypatch.setattr(look_again, "pause", cut)
+        result = run("cat", tmp_path / "t-0", "--follow", "--limit", 9, "--format", "%o=%s ")
+    assert result.stdout.split("value ") == [
+        "0=",
+        "0 1=",
+        "1 2=",
+        "2 3=",
+        "3 4=",
+        "4 3=",
+        "13 4=",
+        "14 5=",
+        "15 6=",
+        "16 ",
+    ]
+    assert (result.exit_code, result.stderr) == (
+        0,
+        f"logdex: {tmp_path}/t-0: the log was cut from offset 5 back to 3\n",
+    )
+
+
 @pytest.mark.parametrize("flags", [("--limit", 3), ("--grep", "value 1", "--limit", 1), ("--where", "offset < 3")])
 def test_a_limit_or_a_filter_ends_the_reading(root: Path, flags: tuple[Any, ...]) -> None:
     """The log has several segments; what is wanted is in the first of them."""

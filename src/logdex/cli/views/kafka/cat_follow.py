@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from logdex.cli.output import note
 from logdex.cli.rows.printer import RowPrinter
 from logdex.cli.views.kafka.records import RecordRow
 from logdex.errors import UsageError
@@ -41,7 +42,10 @@ def follow(
         while not printer.is_done:
             is_idle = True
             for partition, follower in followers:
+                offset = follower.offset
                 records = follower.poll()
+                if follower.cut_to is not None:
+                    note(f"{partition.path}: the log was cut from offset {offset} back to {follower.cut_to}")
                 is_idle = is_idle and not records
                 for record in records:
                     if _is_wanted(record, wanted) and not printer.print((partition, record)):
