@@ -5,15 +5,19 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+import zlib
 from pathlib import Path
 
 import pytest
 
+from logdex.layout.rocketmq import SYS_FLAG_COMPRESSED
 from logdex.rocketmq.consuming.consumer import Consumer
 from logdex.rocketmq.consuming.consumer_offsets import ConsumerOffsetManager
+from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.message_store.message_store import MessageStore
 from tests.cli.helpers import rows_of, run, run_json
 from tests.unit.rocketmq.consuming.stores import put_numbers, store_with
+from tests.unit.rocketmq.small_stores import FILE_SIZE, build, message
 
 SMALL = ("--mapped-file-size-commit-log", 4096, "--mapped-file-size-consume-queue", 200)
 INDEX = ("--max-hash-slot-num", 53, "--max-index-num", 60)
@@ -265,3 +269,25 @@ def test_a_group_whose_name_is_no_utf8(store: Path) -> None:
     """A byte of a command line that is no UTF-8 comes as a surrogate."""
     [*rows] = run_json("offsets", store, "--group", "\udcff", "--topic", "orders", *SMALL, *INDEX)
     assert [row["offset"] for row in rows] == [None] * 4
+
+
+def test_messages_whose_file_is_removed_before_they_are_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bodies = [b"body %d" % number for number in range(30)]
+    root = build(
+        tmp_path / "store",
+        [message(number, body=zlib.compress(body), sys_flag=SYS_FLAG_COMPRESSED) for number, body in enumerate(bodies)],
+    )
+    poll = Consumer.poll
+
+    def poll_beside_a_broker(consumer: Consumer, *arguments: float, **more: float) -> list[StoredMessage]:
+        found = poll(consumer, *arguments, **more)  # type: ignore[arg-type]
+        for path in sorted((root / "commitlog").iterdir())[:-1]:
+            path.unlink()
+        return found
+
+    monkeypatch.setattr(Consumer, "poll", poll_beside_a_broker)
+    flags = ("--topic", "TopicA", "--group", "g", "--mapped-file-size-commit-log", FILE_SIZE)
+    done = run("consume", root, *flags, "--format", "%s\n")
+    assert (done.exit_code, done.stdout.encode().splitlines()) == (0, bodies), done

@@ -14,7 +14,7 @@ from logdex.cli.rows.row_options import RowOptions, Values
 from logdex.cli.rows.row_text import pairs_text
 from logdex.cli.rows.shape import Pair, RowShape
 from logdex.cli.rows.value_text import text_of
-from logdex.errors import CorruptError
+from logdex.errors import CorruptError, MissingFileError
 from logdex.jobs.look_again import removed_meanwhile
 
 if TYPE_CHECKING:
@@ -131,6 +131,9 @@ class MessagePrinter:
 
         try:
             path, position = self._log.place_of(physical_offset)
+        except MissingFileError:  # a broker has removed it since the message was read
+            path, position = self._log.directory, physical_offset
+        try:
             return decompress_body(message, path=path, position=position)
         except CorruptError as error:
             return self._tell_body(error, physical_offset, message.body)
