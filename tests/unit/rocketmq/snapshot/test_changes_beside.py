@@ -64,7 +64,7 @@ def by_column(snapshot: StoreSnapshot) -> list[int]:
 
 
 def tail(snapshot: StoreSnapshot) -> list[int]:
-    found = snapshot.get_tail("TopicA", 0, 30)
+    found = snapshot.get_tail("TopicA", 0, 60)
     assert found.problems == []
     return [message.queue_offset for _, message in found.messages]
 
