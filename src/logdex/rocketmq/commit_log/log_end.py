@@ -234,8 +234,7 @@ def _is_written(log: CommitLog, file: CommitLogFile, offset: int, *, if_removed:
     """Whether there is anything but zeros where a message of `file` would begin; `if_removed` if a
     broker has removed the file meanwhile."""
     try:
-        is_written = any(log.read(offset, min(BLANK.size_bytes, file.end_offset - offset)))
-        return if_removed if is_written and log.was_trimmed(offset) else is_written  # it may be open still
+        return any(log.read(offset, min(BLANK.size_bytes, file.end_offset - offset)))
     except VanishedError:
         if not log.was_trimmed(offset):
             raise

@@ -91,8 +91,8 @@ class Dispatcher(Stoppable):
         given, it stops soon behind the physical offset in it. Returns whether there was
         anything."""
         started, report, has_moved = work_seconds(), self.report, False
-        end = max(until.values()) if until else None
-        for _ in range(LOOKS_MAX):
+        end, looks = max(until.values()) if until else None, 0
+        while True:
             self._log.refresh()
             self._require_same_log()
             begin = self._output.position
@@ -104,8 +104,9 @@ class Dispatcher(Stoppable):
             report.bytes += self._output.position - begin
             if is_whole:
                 break
-        else:
-            raise LogInUseError("its log keeps changing where it was read", path=self._root, hint=_HINT)
+            looks = 0 if self._output.position > begin else looks + 1
+            if looks > LOOKS_MAX:
+                raise LogInUseError("its log keeps changing where it was read", path=self._root, hint=_HINT)
         report.end_offset = self._output.position
         report.seconds += work_seconds() - started
         return has_moved
