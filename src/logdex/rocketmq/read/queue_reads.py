@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
 from logdex.errors import CorruptError, VanishedError
@@ -57,8 +56,8 @@ class QueueReads(OpenedLog[StoredMessage]):
         """Returns the result of `act`, which reads a queue. Where it meets a problem, it is called
         again, until the same problem is there: a broker may have removed files of the queue,
         deleted it or created it again, or cut it and the log."""
-        told = ""
-        for looks in count():
+        told, looks = "", 0
+        while True:
             error = None
             with self._queue(to_bytes(topic), queue_id) as (view, log):
                 try:
@@ -67,12 +66,11 @@ class QueueReads(OpenedLog[StoredMessage]):
                 except (CorruptError, VanishedError) as raised:
                     error, problem = raised, str(raised)
             if problem not in ("", told) and looks < LOOKS_MAX and view is not None and self._look_again(view):
-                told = problem
+                told, looks = problem, looks + 1
             elif error is not None:
                 raise error
             else:
                 return found
-        raise AssertionError
 
     def _counted(self) -> AbstractContextManager[list[GetMessageResult | GetColumnsResult]]:
         """Opens a list for the result of a read, for who counts them."""
