@@ -188,4 +188,4 @@ def test_the_harms_make_ends_of_every_kind(tmp_path: Path) -> None:
         rng.choice(HARMS)(sorted((root / "commitlog").iterdir()), rng)
         with CommitLog.of_store(str(root), file_size_bytes=FILE_SIZE) as log:
             kinds.add(end_of_scan(log).kind)
-    assert kinds == set(EndKind)
+    assert kinds == set(EndKind) - {EndKind.CUT}  # which only a cut beside the scan makes

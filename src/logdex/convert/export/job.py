@@ -20,7 +20,7 @@ from logdex.convert.export.manifest import Manifest, exported_files, last_manife
 from logdex.convert.export.parquet_file import CODECS
 from logdex.convert.export.report import ExportReport
 from logdex.convert.export.writer import DayWriter, WrittenFile
-from logdex.convert.sources.source import LogSource, SourcePart
+from logdex.convert.sources.source import LogSource, SourcePart, SourcePlan, read_one_log
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
@@ -100,16 +100,22 @@ def export(
         before = found or Manifest(source.format, source.filter)
         before.require_same(source.format, source.filter, target)
         require_manifests(target, before.run, env)
-        plan = source.plan(_reads(FORMS[source.format]), before.positions, SPLIT_BYTES, env, marks=before.marks)
+        job = _Export(runner, source.format, codec, staging, env, sync)
+
+        def read() -> tuple[SourcePlan, SourcePlan]:
+            plan = source.plan(_reads(FORMS[source.format]), before.positions, SPLIT_BYTES, env, marks=before.marks)
+            if plan.parts:
+                env.require_free(target, plan.size_bytes)
+                job.write(plan.parts, f"run{before.run + 1:06d}", task_bytes)
+            return plan, plan
+
+        plan = read_one_log(source, read, env)
         report.bytes, report.positions, report.losses = plan.size_bytes, plan.positions, plan.losses
         report.notes = staging.notes
         report.notes += plan.notes + plan.waiting
         has_table = delta_log.has_table(target, env)
         begins_table = table_format is not None and not has_table
         if plan.parts or plan.positions != before.positions or (begins_table and before.run):
-            env.require_free(target, plan.size_bytes)
-            job = _Export(runner, source.format, codec, staging, env, sync)
-            job.write(plan.parts, f"run{before.run + 1:06d}", task_bytes)
             report.losses = [*plan.losses, *job.losses]
             manifest = before.next(plan, job.files, report.losses)
             if begins_table or has_table:
@@ -142,8 +148,12 @@ class _Export:
         self._sync = sync
 
     def write(self, parts: Iterable[SourcePart], prefix: str, task_bytes: int) -> None:
-        """Runs the tasks, and moves their files to where they are published from."""
+        """Runs the tasks, and moves their files to where they are published from. What an earlier
+        call has written is removed."""
         home, env = f"{self._staging.directory}/{_TASKS}", self._env
+        for folder in {file.name.partition("/")[0] for file in self.files}:
+            env.remove_tree(f"{self._staging.directory}/{folder}")
+        self.files, self.losses = [], []
         env.make_dirs(home)
         tasks = [
             ExportTask(f"{prefix}-{number:05d}", tuple(group))

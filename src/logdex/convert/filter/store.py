@@ -21,7 +21,7 @@ from logdex.jobs.look_again import removed_meanwhile
 from logdex.jobs.reports import Gone
 from logdex.jobs.work_time import work_seconds
 from logdex.primitives.shown import counted
-from logdex.rocketmq.commit_log.log_end import LogEnd
+from logdex.rocketmq.commit_log.log_end import EndKind, LogEnd
 from logdex.rocketmq.message.own_topics import UNDELIVERED_TOPICS
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.message_store.message_store import MessageStore
@@ -105,6 +105,8 @@ def _frozen(snapshot: StoreSnapshot, scan: LogScan, source: str) -> FrozenStore 
 
 
 def _loss_behind(end: LogEnd, frozen: FrozenStore | None, snapshot: StoreSnapshot, env: Env) -> str:
+    if end.kind is EndKind.CUT:
+        return Gone(end.reason)
     cut = None if frozen is None else frozen.cut_since(error_of(end), end.offset, snapshot.config, env)
     return f"what lies behind offset {end.offset} of the log: {end.reason}" if cut is None else Gone(cut.message)
 

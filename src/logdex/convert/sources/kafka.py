@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -121,6 +122,16 @@ class LogDirSource:
         if left_out:
             plan.notes.append(f"left out: {', '.join(left_out)}, which brokers keep for themselves; --topic names one")
         return plan
+
+    def still_holds(self, plan: SourcePlan, env: Env = DEFAULT_ENV) -> bool:
+        """Whether no partition was truncated, or deleted and created again, since a plan was made.
+        See `LogSource`."""
+        with suppress(MissingFileError), open_kafka(self.path, env=env, **self.settings) as snapshot:
+            for each in self.partitions(snapshot):
+                mark = ReadMark.of_json(plan.marks.get(each.name, {}))
+                if unless_deleted(each, mark.difference) is not None:
+                    return False
+        return True
 
     def partitions(self, snapshot: KafkaSnapshot) -> Iterator[PartitionSnapshot]:
         """Yields the wanted partitions. Raises `MissingFileError` if none has the given names."""

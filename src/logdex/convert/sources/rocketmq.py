@@ -150,9 +150,8 @@ class StoreSource:
             snapshot.refresh()
         return end, frozen
 
-    def still_holds(self, plan: SourcePlan, env: Env) -> bool:
-        """Whether the log has not been cut since a plan was made. Then all that was read by it so
-        far is of one log."""
+    def still_holds(self, plan: SourcePlan, env: Env = DEFAULT_ENV) -> bool:
+        """Whether the log has not been cut since a plan was made. See `LogSource`."""
         mark = ReadMark.of_json(plan.marks.get(LOG, {}))
         if mark is None:
             return True

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from logdex.errors import CorruptError, UsageError
+from logdex.errors import CorruptError, LogInUseError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.jobs.look_again import LOOKS_MAX
+
+T = TypeVar("T")
 
 OnLoss = Callable[[str], None]
 """Takes a sentence about bytes of a log that could not be read: which, and why."""
@@ -83,6 +86,22 @@ class LogSource(Protocol):
     ) -> SourcePlan:
         """Plans a read of some of the format's columns, from positions on. Raises `UsageError` if a
         log ends before such a position, or is another one than its mark is of."""
+
+    def still_holds(self, plan: SourcePlan, env: Env = DEFAULT_ENV) -> bool:
+        """Whether no log has been cut, or begun anew, since a plan was made. Then all that was read
+        by it so far is of one log."""
+
+
+def read_one_log(source: LogSource, read: Callable[[], tuple[SourcePlan, T]], env: Env) -> T:
+    """Returns what `read` returns beside the plan that it reads by. Where a log is cut meanwhile,
+    as by a broker that recovers, `read` is called again, because it may have read old messages in
+    front of new ones. Raises `LogInUseError` if that happens each time."""
+    for _ in range(LOOKS_MAX):
+        plan, found = read()
+        if not plan.parts or source.still_holds(plan, env):
+            return found
+    hint = "run it again when its broker has recovered"
+    raise LogInUseError("its log was cut each time it was read", path=source.path, hint=hint)
 
 
 def told(error: CorruptError) -> str:

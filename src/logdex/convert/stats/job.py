@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from logdex.convert.sources.source import LogSource, SourcePart
+from logdex.convert.sources.source import LogSource, SourcePart, SourcePlan, read_one_log
 from logdex.convert.stats.counted_columns import COLUMNS
 from logdex.convert.stats.counts import Counts
 from logdex.convert.stats.group_lag import group_lags
@@ -39,15 +39,22 @@ def stats(
     top_keys: int = TOP_KEYS,
     env: Env = DEFAULT_ENV,
 ) -> StatsReport:
-    """Counts the messages of `source`, in tasks on `runner` (in this process if it is None)."""
+    """Counts the messages of `source`, in tasks on `runner` (in this process if it is None), and
+    again where a log is cut meanwhile."""
     started = work_seconds()
-    runner, report, counts = runner or LocalRunner(), StatsReport(engine), Counts()
-    plan = source.plan(COLUMNS[source.format].reads, {}, SPLIT_BYTES, env)
-    report.bytes, report.losses, report.notes = plan.size_bytes, list(plan.losses), plan.notes + plan.waiting
-    tasks = [tuple(group) for group in group_parts(plan.parts, TASK_BYTES)]
-    for done in runner.run("logdex stats", partial(count_task, source.format, env), tasks):
-        counts.take_in(done.counts)
-        report.losses += done.losses
+    runner = runner or LocalRunner()
+
+    def read() -> tuple[SourcePlan, tuple[StatsReport, Counts]]:
+        report, counts = StatsReport(engine), Counts()
+        plan = source.plan(COLUMNS[source.format].reads, {}, SPLIT_BYTES, env)
+        report.bytes, report.losses, report.notes = plan.size_bytes, list(plan.losses), plan.notes + plan.waiting
+        tasks = [tuple(group) for group in group_parts(plan.parts, TASK_BYTES)]
+        for done in runner.run("logdex stats", partial(count_task, source.format, env), tasks):
+            counts.take_in(done.counts)
+            report.losses += done.losses
+        return plan, (report, counts)
+
+    report, counts = read_one_log(source, read, env)
     _fill(report, counts, top_keys)
     report.groups = group_lags(source, report.losses, env)
     report.tasks, report.seconds = runner.tasks, work_seconds() - started

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from logdex.convert.sources.kafka import LogDirSource, LogPart
+from logdex.convert.sources.source import SourcePlan, read_one_log
 from logdex.convert.translate.to_rocketmq import MadeMessage, message_of
 from logdex.errors import LogdexError, UsageError
 from logdex.io.env import Env
@@ -88,9 +89,23 @@ def _add_readers(source: LogDirSource, found: Commits, notes: list[str], env: En
 def convert_logs(
     home: str, settings: Mapping[str, Any], env: Env, source: LogDirSource, attempt: str, count: Count
 ) -> ConvertedLogs:
-    """The task: puts the records of all partitions into a new store."""
-    done = ConvertedLogs(f"{home}/{attempt}")
-    plan = source.plan(("topic", "partition", *RECORD_COLUMNS), {}, SPLIT_BYTES, env)
+    """The task: puts the records of all partitions into a new store, and does so again where one is
+    truncated meanwhile."""
+    folder = f"{home}/{attempt}"
+
+    def read() -> tuple[SourcePlan, ConvertedLogs]:
+        if env.is_dir(folder):
+            env.remove_tree(folder)
+        plan = source.plan(("topic", "partition", *RECORD_COLUMNS), {}, SPLIT_BYTES, env)
+        return plan, _convert(folder, source, plan, settings, env, count)
+
+    return read_one_log(source, read, env)
+
+
+def _convert(
+    folder: str, source: LogDirSource, plan: SourcePlan, settings: Mapping[str, Any], env: Env, count: Count
+) -> ConvertedLogs:
+    done = ConvertedLogs(folder)
     done.losses += plan.losses + plan.waiting
     done.notes += plan.notes
     done.size_bytes = plan.size_bytes

@@ -13,13 +13,12 @@ import pyarrow.compute as pc
 
 from logdex.convert.partition_writer import PartitionWriter
 from logdex.convert.sources.rocketmq import StoreSource
-from logdex.convert.sources.source import SourcePart, SourcePlan
+from logdex.convert.sources.source import SourcePart, SourcePlan, read_one_log
 from logdex.convert.translate.names import kafka_topic
 from logdex.convert.translate.to_kafka import READS, records_of
 from logdex.convert.translate.undelivered import Undelivered
-from logdex.errors import LogInUseError, UsageError
+from logdex.errors import UsageError
 from logdex.io.env import Env
-from logdex.jobs.look_again import LOOKS_MAX
 from logdex.jobs.tasks import Count, Runner, group_parts, shared
 from logdex.kafka.batch.record import Compression
 from logdex.kafka.files.checkpoints import TopicPartition
@@ -28,7 +27,6 @@ from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
 SPLIT_BYTES = 64 << 20
 TASK_BYTES = 256 << 20
-_HINT = "run it again when its broker has recovered"
 Place = tuple[str, int]
 """A topic and the number of a queue."""
 
@@ -94,13 +92,15 @@ def convert_topic(
     count = shared(count, tasks)  # each of them reads the log for its topic
     wanted = source.wanted if topic is None else replace(source.wanted, topic=topic)
     source = replace(source, wanted=wanted)
-    for _ in range(LOOKS_MAX):
+    folder = f"{home}/{attempt}"
+
+    def read() -> tuple[SourcePlan, Converted]:
+        if env.is_dir(folder):
+            env.remove_tree(folder)
         plan = source.plan(READS, {}, SPLIT_BYTES, env)
-        done = _convert(f"{home}/{attempt}", plan, compression, env, count)
-        if source.still_holds(plan, env):
-            return done
-        env.remove_tree(done.folder)
-    raise LogInUseError("its log was cut each time it was read", path=source.path, hint=_HINT)
+        return plan, _convert(folder, plan, compression, env, count)
+
+    return read_one_log(source, read, env)
 
 
 def _convert(folder: str, plan: SourcePlan, compression: Compression, env: Env, count: Count) -> Converted:

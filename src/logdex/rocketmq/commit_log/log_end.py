@@ -44,6 +44,8 @@ class EndKind(enum.Enum):
     TORN = "torn"
     CORRUPT = "corrupt"
     MISSING_FILE = "missing file"
+    CUT = "cut"
+    """What was read is no longer all in the log: a broker has cut it meanwhile."""
 
     @property
     def is_clean(self) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, TypedDict
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +70,17 @@ def _decoded(window: Window, data: memoryview, rows: npt.NDArray[np.int64]) -> I
             del damage  # else the frame and the error refer to each other, and keep files open
 
 
+class PassEnd(Protocol):
+    """Where a pass ends, even if a broker writes on."""
+
+    @property
+    def upto(self) -> LogEnd:
+        """Where the log ends when the pass begins."""
+
+    def reached(self) -> LogEnd:
+        """Returns where the log ends for a pass that has come there."""
+
+
 def _reaches(plan: ReadPlan, end_offset: int, min_offset: int) -> bool:
     """Whether the splits of a plan go on to the physical offset where the log ends."""
     if not plan.splits:
@@ -88,7 +99,7 @@ class LogScan(ScanFrames):
 
     `time_slack_ms` is for the read plan. `find_source` returns what to read for another filter,
     which may need the index. `find_end` returns where a pass without a limit ends even if a broker
-    writes on; None for no such place. It is called with True when a pass has come there."""
+    writes on; None for no such place."""
 
     COUNTED_BY: ClassVar[str] = "physical_offset"
 
@@ -99,7 +110,7 @@ class LogScan(ScanFrames):
         limit: int | None = None,
         time_slack_ms: int | None = None,
         find_source: Callable[[ReadFilter], PlanSource] | None = None,
-        find_end: Callable[[bool], LogEnd | None] = lambda _: None,
+        find_end: Callable[[], PassEnd | None] = lambda: None,
         *,
         decompress: bool = False,
     ) -> None:
@@ -206,12 +217,12 @@ class LogScan(ScanFrames):
         then the pass is at its end. None otherwise, and with a filter or a limit."""
         from logdex.rocketmq.read.parts.queue_counts import count_by_queue
 
-        source, upto = self._source, self.upto()
-        if source.store is None or upto is None or self.wanted != ReadFilter():
+        source, end = self._source, self._pass_end()
+        if source.store is None or end is None or self.wanted != ReadFilter():
             return None
-        counts = count_by_queue(source.log, source.store, source.config, source.env, upto.offset)
+        counts = count_by_queue(source.log, source.store, source.config, source.env, end.upto.offset)
         if counts is not None:
-            self.end = self._find_end(True)
+            self.end = end.reached()
         return counts
 
     def plan(self, columns: Sequence[str] | None = None) -> ReadPlan:
@@ -220,7 +231,11 @@ class LogScan(ScanFrames):
 
     def upto(self) -> LogEnd | None:
         """Returns where a pass ends even if a broker writes on; None for no such place."""
-        return None if self.limit is not None else self._find_end(False)
+        end = self._pass_end()
+        return None if end is None else end.upto
+
+    def _pass_end(self) -> PassEnd | None:
+        return None if self.limit is not None else self._find_end()
 
     def _plan(self, columns: Sequence[str] | None, upto: LogEnd | None) -> ReadPlan:
         start, wanted = self._start_offset, self.wanted
@@ -251,8 +266,8 @@ class LogScan(ScanFrames):
         if self.limit is not None and self.limit <= 0:
             return
         with closing(reader):
-            upto = self.upto()
-            plan = self._plan(columns, upto)
+            pass_end = self._pass_end()
+            plan = self._plan(columns, None if pass_end is None else pass_end.upto)
             for split in plan.splits:
                 end = yield from self._windows_of(split, reader)
                 if reader.most is not None and reader.most <= 0:
@@ -262,8 +277,8 @@ class LogScan(ScanFrames):
                     if isinstance(following, LogEnd):
                         self.end = following
                         return
-            if upto is not None and _reaches(plan, upto.offset, self._source.log.min_offset):
-                self.end = self._find_end(True)
+            if pass_end is not None and _reaches(plan, pass_end.upto.offset, self._source.log.min_offset):
+                self.end = pass_end.reached()
 
     @staticmethod
     def _windows_of(

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import zlib
 from bisect import bisect_left
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
-from logdex.errors import CorruptError, MissingFileError, UnreadableError, UsageError
+from logdex.errors import CorruptError, MissingFileError, StoreError, UnreadableError, UsageError
 from logdex.io.env import Env
 from logdex.rocketmq.commit_log.commit_log import CommitLog
-from logdex.rocketmq.commit_log.log_end import LogEnd
+from logdex.rocketmq.commit_log.log_end import EndKind, LogEnd
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.scan.log_walk import readable, require_message_start
 from logdex.rocketmq.settings.store_config import StoreConfig
@@ -79,6 +80,35 @@ def why_another(log: CommitLog, mark: ReadMark | None, position: int, config: St
     except UsageError as error:
         return error.message
     return None
+
+
+class ScanEnd:
+    """Where a log ends when a scan begins, so that it does not run after a broker that writes on,
+    and the mark of the message before it, by which the scan notices that a broker has cut the log.
+
+    `log` is listed as the scan sees it, and stays so. `open_log` lists it anew, and `find_end`
+    returns where the scan's log ends."""
+
+    def __init__(
+        self, log: CommitLog, upto: LogEnd, open_log: Callable[[], CommitLog], find_end: Callable[[], LogEnd]
+    ) -> None:
+        self.upto = upto
+        self._mark = ReadMark.at(log, upto.last_message)
+        self._open_log, self._find_end = open_log, find_end
+
+    def reached(self) -> LogEnd:
+        """Returns where the log ends for a scan that has come to `upto`. If the log was cut
+        meanwhile, the scan may have read old messages in front of new ones, and the end says so."""
+        if not self._is_cut():
+            return self._find_end()
+        reason = "the log was cut while it was read: what was read may be of two logs, read it again"
+        return replace(self.upto, kind=EndKind.CUT, reason=reason)
+
+    def _is_cut(self) -> bool:
+        if self._mark is not None:
+            with suppress(StoreError), self._open_log() as log:  # what cannot be read is no cut
+                return not self._mark.is_in(log)
+        return False
 
 
 class _Seen(NamedTuple):

@@ -42,6 +42,7 @@ from logdex.rocketmq.settings.store_settings import StoreSettings
 from logdex.rocketmq.snapshot.key_reads import KeyReads
 from logdex.rocketmq.snapshot.known_queues import KnownQueues, OpenQueues, no_such_queue
 from logdex.rocketmq.snapshot.known_sizes import KnownSizes
+from logdex.rocketmq.snapshot.read_mark import ScanEnd
 from logdex.rocketmq.snapshot.store_end import find_store_end, was_cut
 from logdex.rocketmq.snapshot.time_lookup import offset_by_time
 
@@ -82,7 +83,7 @@ class StoreSnapshot(KeyReads):
         self._missing: dict[bool, tuple[OffsetRange, ...]] = {}
         self._extent: LogExtent | None = None
         self._sizes = KnownSizes(self.root, config, geometry, self._env)
-        self.commit_log = CommitLog.of_config(self.root, self.config, env=self._env)
+        self.commit_log = self._open_log()
         self._queues = OpenQueues(self.paths.consume_queue, self.commit_log, self._env)
 
     def __repr__(self) -> str:
@@ -95,6 +96,9 @@ class StoreSnapshot(KeyReads):
     def config(self) -> StoreConfig:
         """The sizes and the version; what no file shows yet is looked for again."""
         return self._sizes.config
+
+    def _open_log(self) -> CommitLog:
+        return CommitLog.of_config(self.root, self.config, env=self._env)
 
     @property
     def index_service(self) -> IndexService:
@@ -300,12 +304,12 @@ class StoreSnapshot(KeyReads):
         source, find_end = self.plan_source(wanted), self._scan_end
         return LogScan(source, wanted, limit, time_slack_ms, self.plan_source, find_end, decompress=decompress)
 
-    def _scan_end(self, is_reached: bool) -> LogEnd | None:
+    def _scan_end(self) -> ScanEnd | None:
         """Returns where the log ended when it was first read, so that no scan runs after a broker.
         None if there is damage, and for a single file: a scan finds that end by itself."""
         with suppress(StoreError):  # the scan meets it itself
             if not self.commit_log.is_one_file and self._near_end().is_clean:
-                return self.valid_end if is_reached else self._near_end()
+                return ScanEnd(self.commit_log, self._near_end(), self._open_log, lambda: self.valid_end)
         return None
 
     def _require_before_end(self, phy_offset: int | None) -> None:

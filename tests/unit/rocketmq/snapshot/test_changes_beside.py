@@ -79,7 +79,7 @@ def by_key(snapshot: StoreSnapshot) -> list[int]:
 def scanned(snapshot: StoreSnapshot) -> list[int]:
     scan = snapshot.scan()
     found = numbers(scan)
-    assert scan.losses == []
+    assert all("the log was cut while it was read" in loss for loss in scan.losses)
     return sorted(set(found))  # a topic that was created again has each number twice
 
 

@@ -291,7 +291,10 @@ def tell_deleted(scan: LogScan) -> list[str]:
 
 def tell_damage(end: LogEnd, path: str) -> bool:
     """Reports an end of the log that is not clean. Returns whether it is clean."""
+    from logdex.rocketmq.commit_log.log_end import EndKind
+
     if not end.is_clean:
         note(end.description)
-        hint(f"logdex verify {shlex.quote(path)} lists all damage")
+        if end.kind is not EndKind.CUT:
+            hint(f"logdex verify {shlex.quote(path)} lists all damage")
     return end.is_clean
