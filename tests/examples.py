@@ -52,7 +52,7 @@ def cases(items: Iterable[T], one_of: int, *, first: int = 0) -> list[Any]:
     ]
 
 
-def every(step: int, seeds: range) -> range:
-    """Which of its seeds, or sizes of a cut file, a long test tries: every `step`-th, or all of
-    them if LOGDEX_TEST_SEEDS is `all`."""
-    return seeds if os.environ.get(ALL_SEEDS) == "all" else seeds[::step]
+def every(step: int, seeds: range, *, first: int = 0) -> range:
+    """Which of its seeds, or sizes of a cut file, a long test tries: every `step`-th from `first`
+    on, or all of them if LOGDEX_TEST_SEEDS is `all`."""
+    return seeds if os.environ.get(ALL_SEEDS) == "all" else seeds[first::step]
