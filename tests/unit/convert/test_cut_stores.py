@@ -3,6 +3,7 @@ with. That is no damage."""
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -20,11 +21,14 @@ from logdex.convert.sources.rocketmq import StoreSource
 from logdex.convert.stats import stats
 from logdex.convert.stats.report import StatsReport
 from logdex.convert.translate.job import convert
+from logdex.errors import NotAStoreError, VanishedError
 from logdex.io.env import Env
 from logdex.jobs.reports import Lossy
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
-from tests.beside import Beside, become
+from logdex.testing import Fault, FaultEnv
+from tests.beside import At, Beside, become
+from tests.examples import some
 from tests.unit.rocketmq.small_stores import CONFIG, CUT, FILE_SIZE, MESSAGES, REGROWN, build
 
 Job = Callable[[Path, Path, Env], Lossy]
@@ -88,6 +92,8 @@ def test_what_is_converted_is_of_one_log(tmp_path: Path, messages: list[StoredMe
 
 def bodies_of_export(output: Path) -> Bodies:
     files = sorted(output.rglob("*.parquet"))
+    if not files:
+        return []
     tables = [pq.read_table(file, columns=["physicalOffset", "body"], partitioning=None) for file in files]
     return list(pa.concat_tables(tables).sort_by("physicalOffset")["body"].to_pylist())
 
@@ -113,6 +119,40 @@ def test_what_is_exported_is_of_one_log(tmp_path: Path, messages: list[StoredMes
     for report, output in beside(exported, tmp_path, messages, name):
         assert report.losses == []
         assert is_of_one(bodies_of_export(output), bodies)
+
+
+def test_what_was_exported_of_a_log_that_is_emptied_is_not_published(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    for folder in ("commitlog", "consumequeue", "index"):
+        (empty / folder).mkdir(parents=True)
+    (empty / "commitlog" / f"{0:020d}").write_bytes(bytes(FILE_SIZE))
+    before, whole = build(tmp_path / "before", MESSAGES), At(0, lambda: None)
+    exported(before, tmp_path / "whole", whole)
+    kept = bodies_of_export(tmp_path / "whole")
+    emptied = 0
+    for number in some(range(1, -whole.left + 1), 20, first=11):
+        root, output = Path(shutil.copytree(before, tmp_path / "root")), tmp_path / f"output-{number}"
+        try:
+            report = export(of(root), output, sync=False, env=At(number, partial(become, root, empty)))
+        except (VanishedError, NotAStoreError):  # while nothing is left of the log
+            continue
+        finally:
+            shutil.rmtree(root)
+        emptied += not report.positions["commitlog"]
+        assert bodies_of_export(output) == (kept if report.positions["commitlog"] else [])
+        assert report.messages == len(bodies_of_export(output))
+    assert emptied
+
+
+def test_what_cannot_be_read_is_no_cut(tmp_path: Path) -> None:
+    source = of(build(tmp_path / "store", MESSAGES))
+    plan = source.plan(("body",), {}, 1 << 20)
+    for number in range(1, 30):
+        env = FaultEnv(str(tmp_path), Fault(number, errno.EIO, lasting=True))
+        assert source.still_holds(plan, env), number
+        if not env.hits:
+            break
+    assert number > 3
 
 
 @pytest.mark.parametrize(("messages", "name"), [(CUT, 2048), (REGROWN, 4096)], ids=["cut", "regrown"])

@@ -103,6 +103,7 @@ def export(
         job = _Export(runner, source.format, codec, staging, env, sync)
 
         def read() -> tuple[SourcePlan, SourcePlan]:
+            job.discard()
             plan = source.plan(_reads(FORMS[source.format]), before.positions, SPLIT_BYTES, env, marks=before.marks)
             if plan.parts:
                 env.require_free(target, plan.size_bytes)
@@ -147,13 +148,15 @@ class _Export:
         self._env = env
         self._sync = sync
 
-    def write(self, parts: Iterable[SourcePart], prefix: str, task_bytes: int) -> None:
-        """Runs the tasks, and moves their files to where they are published from. What an earlier
-        call has written is removed."""
-        home, env = f"{self._staging.directory}/{_TASKS}", self._env
+    def discard(self) -> None:
+        """Removes what was written."""
         for folder in {file.name.partition("/")[0] for file in self.files}:
-            env.remove_tree(f"{self._staging.directory}/{folder}")
+            self._env.remove_tree(f"{self._staging.directory}/{folder}")
         self.files, self.losses = [], []
+
+    def write(self, parts: Iterable[SourcePart], prefix: str, task_bytes: int) -> None:
+        """Runs the tasks, and moves their files to where they are published from."""
+        home, env = f"{self._staging.directory}/{_TASKS}", self._env
         env.make_dirs(home)
         tasks = [
             ExportTask(f"{prefix}-{number:05d}", tuple(group))

@@ -20,7 +20,7 @@ from logdex.convert.sources.source import (
     filter_json,
     told,
 )
-from logdex.errors import CorruptError, MissingFileError, VanishedError
+from logdex.errors import CorruptError, MissingFileError, StoreError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.jobs.reports import Gone
 from logdex.kafka.directory.unfinished import require_whole_logs
@@ -126,12 +126,18 @@ class LogDirSource:
     def still_holds(self, plan: SourcePlan, env: Env = DEFAULT_ENV) -> bool:
         """Whether no partition was truncated, or deleted and created again, since a plan was made.
         See `LogSource`."""
-        with suppress(MissingFileError), open_kafka(self.path, env=env, **self.settings) as snapshot:
+        with suppress(StoreError), open_kafka(self.path, env=env, **self.settings) as snapshot:
             for each in self.partitions(snapshot):
-                mark = ReadMark.of_json(plan.marks.get(each.name, {}))
-                if unless_deleted(each, mark.difference) is not None:
-                    return False
+                with suppress(StoreError):
+                    if each.name in plan.positions and self._was_cut(plan, each):
+                        return False
         return True
+
+    @staticmethod
+    def _was_cut(plan: SourcePlan, partition: PartitionSnapshot) -> bool:
+        mark = ReadMark.of_json(plan.marks.get(partition.name, {}))
+        is_shorter = partition.log_end_offset < plan.positions[partition.name]
+        return is_shorter or mark.difference(partition) is not None
 
     def partitions(self, snapshot: KafkaSnapshot) -> Iterator[PartitionSnapshot]:
         """Yields the wanted partitions. Raises `MissingFileError` if none has the given names."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from logdex.convert.sources.source import (
     filter_json,
     told,
 )
-from logdex.errors import CorruptError
+from logdex.errors import CorruptError, StoreError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.jobs.look_again import LOOKS_MAX
 from logdex.jobs.reports import Gone
@@ -153,10 +154,10 @@ class StoreSource:
     def still_holds(self, plan: SourcePlan, env: Env = DEFAULT_ENV) -> bool:
         """Whether the log has not been cut since a plan was made. See `LogSource`."""
         mark = ReadMark.of_json(plan.marks.get(LOG, {}))
-        if mark is None:
-            return True
-        with StoreSnapshot(self.path, env=env, **self.settings) as snapshot:
-            return mark.is_in(snapshot.commit_log)
+        if mark is not None:
+            with suppress(StoreError), StoreSnapshot(self.path, env=env, **self.settings) as snapshot:
+                return mark.is_in(snapshot.commit_log)
+        return True
 
     def _require_same(self, snapshot: StoreSnapshot, mark: Mapping[str, Any], begin: int, env: Env) -> None:
         why = why_another(snapshot.commit_log, ReadMark.of_json(mark), begin, snapshot.config, env)

@@ -89,7 +89,7 @@ class LogSource(Protocol):
 
     def still_holds(self, plan: SourcePlan, env: Env = DEFAULT_ENV) -> bool:
         """Whether no log has been cut, or begun anew, since a plan was made. Then all that was read
-        by it so far is of one log."""
+        by it so far is of one log. What cannot be read is no cut."""
 
 
 def read_one_log(source: LogSource, read: Callable[[], tuple[SourcePlan, T]], env: Env) -> T:

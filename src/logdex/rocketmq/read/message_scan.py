@@ -77,8 +77,8 @@ class PassEnd(Protocol):
     def upto(self) -> LogEnd:
         """Where the log ends when the pass begins."""
 
-    def reached(self) -> LogEnd:
-        """Returns where the log ends for a pass that has come there."""
+    def reached(self) -> LogEnd | None:
+        """Returns where the log ends for a pass that has come there, None if that is not known."""
 
 
 def _reaches(plan: ReadPlan, end_offset: int, min_offset: int) -> bool:

@@ -49,7 +49,7 @@ class ReadMark:
     def is_in(self, log: CommitLog) -> bool:
         """Whether the message is still in a log that was listed just now, unless a broker has
         removed it because it was old."""
-        return self.offset < log.min_offset or ReadMark.at(log, self.offset) == self
+        return self.offset < log.min_offset or ReadMark.at(log, self.offset) == self or log.has_expired(self.offset)
 
     @staticmethod
     def of_json(given: Mapping[str, Any]) -> ReadMark | None:
@@ -96,13 +96,16 @@ class ScanEnd:
         self._mark = ReadMark.at(log, upto.last_message)
         self._open_log, self._find_end = open_log, find_end
 
-    def reached(self) -> LogEnd:
-        """Returns where the log ends for a scan that has come to `upto`. If the log was cut
-        meanwhile, the scan may have read old messages in front of new ones, and the end says so."""
-        if not self._is_cut():
+    def reached(self) -> LogEnd | None:
+        """Returns where the log ends for a scan that has come to `upto`, None if that cannot be
+        read. If the log was cut meanwhile, the scan may have read old messages in front of new
+        ones, and the end says so."""
+        if self._is_cut():
+            reason = "the log was cut while it was read: what was read may be of two logs, read it again"
+            return replace(self.upto, kind=EndKind.CUT, reason=reason)
+        with suppress(StoreError):  # whoever reads on meets it
             return self._find_end()
-        reason = "the log was cut while it was read: what was read may be of two logs, read it again"
-        return replace(self.upto, kind=EndKind.CUT, reason=reason)
+        return None
 
     def _is_cut(self) -> bool:
         if self._mark is not None:

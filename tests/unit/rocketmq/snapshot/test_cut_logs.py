@@ -3,8 +3,10 @@ while it is scanned: neither ends with damage."""
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -12,10 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from logdex.errors import StorageError
 from logdex.io.env import Env
+from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.commit_log.log_end import EndKind, LogEnd
 from logdex.rocketmq.message.stored_message import StoredMessage
+from logdex.rocketmq.snapshot.read_mark import ReadMark
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+from logdex.testing import Fault, FaultEnv
 from tests.beside import At, become
 from tests.unit.rocketmq.small_stores import CONFIG, CUT, MESSAGES, REGROWN, build, numbers
 
@@ -69,3 +75,30 @@ def test_a_scan_of_two_logs_says_so(tmp_path: Path) -> None:
         if env.left > 0:
             break
     assert EndKind.CUT in kinds
+
+
+def test_a_scan_that_has_read_all_does_not_fail(tmp_path: Path) -> None:
+    """It looks at the log once more at its end, and the disk may refuse that."""
+    root, given = build(tmp_path / "store", MESSAGES), [0]
+    for number in count(1):
+        env, found = FaultEnv(str(tmp_path), Fault(number, errno.EIO, lasting=True)), list[StoredMessage]()
+        with suppress(StorageError), StoreSnapshot(root, config=CONFIG, env=env) as snapshot:
+            for message in snapshot.scan():
+                found.append(message)
+            given.append(len(found))
+        assert len(found) < len(MESSAGES) or given[-1] == len(MESSAGES), number
+        if not env.hits:
+            break
+    assert given.count(len(MESSAGES)) > 2
+
+
+def test_a_file_that_expires_is_no_cut(tmp_path: Path) -> None:
+    """A broker that has written on removes the file of the last message that was known."""
+    root = build(tmp_path / "store", REGROWN)
+    first, *_ = sorted((root / "commitlog").iterdir())
+    with CommitLog.of_config(root, CONFIG) as log:
+        mark = ReadMark.at(log, 0)
+        assert mark is not None
+        log.close()
+        first.unlink()
+        assert mark.is_in(log)
