@@ -4,15 +4,19 @@ log."""
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from logdex.convert.export import export
 from logdex.convert.sources.kafka import LogDirSource
+from logdex.convert.sources.source import SourcePlan
+from logdex.io.env import Env
 from logdex.kafka.batch.record import Record
 from logdex.kafka.log.log import Log
 from tests.beside import At, become
@@ -48,8 +52,27 @@ def truncated(home: Path, before: Path) -> Path:
     return home
 
 
+class BehindPlan(At):
+    """Acts before the n-th operation behind the first plan of a read."""
+
+    is_planned = False
+
+    @contextmanager
+    def operation(self, kind: str, path: str) -> Iterator[None]:
+        with super().operation(kind, path) if self.is_planned else Env.operation(self, kind, path):
+            yield
+
+
+class PlannedSource(LogDirSource):
+    def plan(self, *given: Any, **options: Any) -> SourcePlan:
+        found = LogDirSource.plan(self, *given, **options)
+        if isinstance(env := given[3], BehindPlan):
+            env.is_planned = True
+        return found
+
+
 def exported(root: Path, output: Path, env: At) -> Rows:
-    report = export(LogDirSource(str(root)), output, sync=False, env=env)
+    report = export(PlannedSource(str(root)), output, sync=False, env=env)
     assert report.losses == []
     tables = [pq.read_table(file, columns=["offset", "value"], partitioning=None) for file in output.rglob("*.parquet")]
     rows = [row for table in tables for row in zip(*(column.to_pylist() for column in table.columns), strict=True)]
@@ -58,14 +81,13 @@ def exported(root: Path, output: Path, env: At) -> Rows:
 
 @pytest.mark.parametrize("change", [created_again, truncated])
 def test_what_is_exported_is_of_one_log(change: Callable[[Path, Path], Path], tmp_path: Path) -> None:
-    """The change comes when the read is planned."""
+    """The change comes after the read is planned."""
     before = made(tmp_path / "before", [(offset, b"old" * 9) for offset in range(13)])
     after = change(tmp_path / "after", before)
-    planned, whole = At(0, lambda: None), At(0, lambda: None)
-    LogDirSource(str(before)).plan(("offset", "value"), {}, 1 << 20, planned)
+    whole = BehindPlan(0, lambda: None)
     logs = [exported(before, tmp_path / "whole", whole), exported(after, tmp_path / "changed", At(0, lambda: None))]
-    for number in some(range(-planned.left + 1, -whole.left + 1), 10, first=5):
+    for number in some(range(1, -whole.left + 1), 10, first=5):
         root, output = Path(shutil.copytree(before, tmp_path / "root")), tmp_path / f"output-{number}"
-        found = exported(root, output, At(number, partial(become, root, after)))
+        found = exported(root, output, BehindPlan(number, partial(become, root, after)))
         assert any(found == log[: len(found)] for log in logs), number
         shutil.rmtree(root)
