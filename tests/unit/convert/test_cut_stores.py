@@ -33,6 +33,8 @@ from tests.unit.rocketmq.small_stores import CONFIG, CUT, FILE_SIZE, MESSAGES, R
 
 Job = Callable[[Path, Path, Env], Lossy]
 Bodies = list[bytes]
+AFTERWARDS = pytest.mark.parametrize(("messages", "name"), [(CUT, 2048), (REGROWN, 4096)], ids=["cut", "regrown"])
+"""What the log has later, and the file before any opening of which it comes to have that."""
 
 
 def of(root: Path) -> StoreSource:
@@ -82,14 +84,6 @@ def bodies_in(log_dir: Path) -> Bodies:
     return list(found["value"].to_pylist())
 
 
-@pytest.mark.parametrize(("messages", "name"), [(CUT, 2048), (REGROWN, 4096)], ids=["cut", "regrown"])
-def test_what_is_converted_is_of_one_log(tmp_path: Path, messages: list[StoredMessage], name: int) -> None:
-    bodies = [[message.body for message in log] for log in (MESSAGES, messages)]
-    for report, output in beside(converted, tmp_path, messages, name):
-        assert report.losses == []
-        assert is_of_one(bodies_in(output), bodies)
-
-
 def bodies_of_export(output: Path) -> Bodies:
     files = sorted(output.rglob("*.parquet"))
     if not files:
@@ -103,7 +97,7 @@ def bodies_of_store(output: Path) -> Bodies:
         return [message.body for message in snapshot.scan()]
 
 
-@pytest.mark.parametrize(("messages", "name"), [(CUT, 2048), (REGROWN, 4096)], ids=["cut", "regrown"])
+@AFTERWARDS
 def test_what_is_counted_is_of_one_log(tmp_path: Path, messages: list[StoredMessage], name: int) -> None:
     for report, _ in beside(counted, tmp_path, messages, name):
         assert isinstance(report, StatsReport)
@@ -113,12 +107,15 @@ def test_what_is_counted_is_of_one_log(tmp_path: Path, messages: list[StoredMess
         assert report.messages >= len(CUT)
 
 
-@pytest.mark.parametrize(("messages", "name"), [(CUT, 2048), (REGROWN, 4096)], ids=["cut", "regrown"])
-def test_what_is_exported_is_of_one_log(tmp_path: Path, messages: list[StoredMessage], name: int) -> None:
+@AFTERWARDS
+@pytest.mark.parametrize(("job", "bodies_of"), [(converted, bodies_in), (exported, bodies_of_export)])
+def test_what_is_written_is_of_one_log(
+    tmp_path: Path, job: Job, bodies_of: Callable[[Path], Bodies], messages: list[StoredMessage], name: int
+) -> None:
     bodies = [[message.body for message in log] for log in (MESSAGES, messages)]
-    for report, output in beside(exported, tmp_path, messages, name):
+    for report, output in beside(job, tmp_path, messages, name):
         assert report.losses == []
-        assert is_of_one(bodies_of_export(output), bodies)
+        assert is_of_one(bodies_of(output), bodies)
 
 
 def test_what_was_exported_of_a_log_that_is_emptied_is_not_published(tmp_path: Path) -> None:
@@ -155,7 +152,7 @@ def test_what_cannot_be_read_is_no_cut(tmp_path: Path) -> None:
     assert number > 3
 
 
-@pytest.mark.parametrize(("messages", "name"), [(CUT, 2048), (REGROWN, 4096)], ids=["cut", "regrown"])
+@AFTERWARDS
 def test_a_filter_says_that_the_log_was_cut(tmp_path: Path, messages: list[StoredMessage], name: int) -> None:
     bodies = [[message.body for message in log] for log in (MESSAGES, messages)]
     for report, output in beside(filtered, tmp_path, messages, name):
