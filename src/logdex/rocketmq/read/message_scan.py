@@ -90,9 +90,10 @@ def _reaches(plan: ReadPlan, end_offset: int, min_offset: int) -> bool:
 
 class LogScan(ScanFrames):
     """One pass over a log per iteration. `end` states where and why the log ended once a pass has
-    reached it. It is None if `limit` (the maximum number of messages) or the filter's end offset
-    stopped the pass earlier. Damage in messages that the filter does not require to read is not
-    found, and messages after it are returned. One thread at a time.
+    reached it, and that a broker has cut the log meanwhile (`EndKind.CUT`). It is None if `limit`
+    (the maximum number of messages) or the filter's end offset stopped the pass earlier. Damage in
+    messages that the filter does not require to read is not found, and messages after it are
+    returned. One thread at a time.
 
     With `decompress`, bodies are as their producers sent them. One that cannot be decompressed
     stays as it is stored, and is among `losses`.
