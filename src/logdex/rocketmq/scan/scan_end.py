@@ -27,7 +27,7 @@ def log_end_at(file: CommitLogFile, data: ByteArray, position: int, reason: int)
         try:
             decode_message(memoryview(data), position, path=file.path)  # type: ignore[arg-type]
         except CorruptError as located:
-            error = located
+            error = located.with_traceback(None)  # it would keep this frame, and the scan, until Python collects cycles
         else:
             error = CorruptError("the message changed while it was read", path=file.path, position=position)
     kind = EndKind.TORN if reason == kernel.TORN or _is_torn(data, position) else EndKind.CORRUPT

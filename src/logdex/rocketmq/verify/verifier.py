@@ -182,23 +182,25 @@ def _look(task: _Task, out: Collector, env: Env, progress: Progress, *, is_uncle
     scan = LogPass(
         *(log, config, out, env, None if log.is_one_file else named, at_start), cut_bytes=task.cut_bytes, runs=task.runs
     )
+    scanner = scan.scanner
     queues = QueueSet(root, config, log, scan.damage, out, env, is_unclean=is_unclean)
     index = IndexSet(root, config, log, scan.damage, out, env, at_start)
     newest_ms = 0
     if not log.is_one_file:
-        scan.steps.accepts = lambda run: index.fits(run) and queues.fits(run, scan.scanner.table)
+        # It does not refer to the pass: the columns would stay until Python collects the cycle.
+        scan.steps.accepts = lambda run: index.fits(run) and queues.fits(run, scanner.table)
     try:
         for step in scan.windows():
             if isinstance(step, Window):
                 check_messages(step, out)
             if not log.is_one_file:
-                _compare(step, queues, index, scan.scanner)
+                _compare(step, queues, index, scanner)
             newest_ms = max(newest_ms, step.newest_ms)
-            progress(scan.scanner.messages, scan.end_offset - log.min_offset)
+            progress(scanner.messages, scan.end_offset - log.min_offset)
         if log.is_one_file:
             out.info("one-file", root, "one CommitLog file: checked against itself, not against queues and IndexFiles")
         else:
-            queues.finish(scan.end_offset, scan.scanner.messages)
+            queues.finish(scan.end_offset, scanner.messages)
             index.finish(scan.end_offset)
         has_changed = at_start.has_changed(log)
     finally:
@@ -211,8 +213,8 @@ def _look(task: _Task, out: Collector, env: Env, progress: Progress, *, is_uncle
         newest_ms = known_end = OFFSET_MAX
     elif log.min_offset:  # so may expired ones, if the clock went back
         newest_ms = OFFSET_MAX
-    is_missed = scan.scanner.messages > 0 and not log.is_one_file
+    is_missed = scanner.messages > 0 and not log.is_one_file
     check_checkpoint(root, newest_ms, known_end, out, env, is_missed=is_missed, data=at_start.checkpoint)
     check_config(root, out, env, is_unclean=is_unclean, is_missed=is_missed)
     size = scan.end_offset - log.min_offset
-    return out.report(messages=scan.scanner.messages, size_bytes=size, seconds=0), has_changed
+    return out.report(messages=scanner.messages, size_bytes=size, seconds=0), has_changed

@@ -1,0 +1,29 @@
+"""What a command has read is freed when it ends, not when Python collects cycles of references."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+
+import pytest
+
+from logdex.rocketmq.scan.scanner import Scanner
+from tests.cli.harm import harmed
+from tests.cli.rocketmq.harm import COMMANDS, run_on, unpack
+
+
+@pytest.mark.parametrize("cut", [0, 3])
+def test_no_scan_is_left(cut: int, tmp_path: Path) -> None:
+    store = unpack("tiny-usual", tmp_path)
+    path = max((store.root / "commitlog").iterdir())
+    data = path.read_bytes()
+    with harmed(path, data[: len(data) // cut if cut else None]):
+        for command in COMMANDS:
+            gc.collect()
+            gc.disable()
+            try:
+                run_on(store, command)
+                left = [each for each in gc.get_objects() if isinstance(each, Scanner)]
+            finally:
+                gc.enable()
+            assert not left, command
