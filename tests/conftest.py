@@ -73,6 +73,10 @@ FORMATS = {"kafka", "rocketmq"}
 """The folders whose tests are of one format."""
 MARKERS = {"needs_java": _missing_for_java, "spark": _missing_for_spark, "needs_shared": _missing_for_shared}
 
+PORT_TAKEN = "Address already in use"
+"""What a peer's broker says if another program took its port. The peer looks for a free one a
+second or more before the broker binds it, so among a thousand starts this happens."""
+
 
 def _may_wait(item: pytest.Item) -> bool:
     """Whether only `scripts/test --all` runs a conformance test: each takes a fifth of the stores
@@ -120,6 +124,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=reason))
         if "conformance" in item.path.parts and not takes_all() and _may_wait(item):
             item.add_marker(pytest.mark.slow)
+        if item.get_closest_marker("needs_java"):
+            item.add_marker(pytest.mark.flaky(reruns=2, only_rerun=PORT_TAKEN))
     for item in () if takes_all() else _half(items):
         item.add_marker(pytest.mark.slow)
     for item, group in divide(items):
