@@ -9,7 +9,7 @@ import pytest
 
 from logdex.rocketmq.scan.scanner import Scanner
 from tests.cli.harm import harmed
-from tests.cli.rocketmq.harm import COMMANDS, run_on, unpack
+from tests.cli.rocketmq.harm import COMMANDS, Store, run_on, unpack
 
 
 @pytest.mark.parametrize("cut", [0, 3])
@@ -18,12 +18,22 @@ def test_no_scan_is_left(cut: int, tmp_path: Path) -> None:
     path = max((store.root / "commitlog").iterdir())
     data = path.read_bytes()
     with harmed(path, data[: len(data) // cut if cut else None]):
-        for command in COMMANDS:
-            gc.collect()
-            gc.disable()
-            try:
-                run_on(store, command)
-                left = [each for each in gc.get_objects() if isinstance(each, Scanner)]
-            finally:
-                gc.enable()
-            assert not left, command
+        assert_none_is_left(store)
+
+
+def test_no_scan_is_left_where_the_topics_are_damaged(tmp_path: Path) -> None:
+    store = unpack("tiny-usual", tmp_path)
+    with harmed(store.root / "config" / "topics.json", b"{"):
+        assert_none_is_left(store)
+
+
+def assert_none_is_left(store: Store) -> None:
+    for command in COMMANDS:
+        gc.collect()
+        gc.disable()
+        try:
+            run_on(store, command)
+            left = [each for each in gc.get_objects() if isinstance(each, Scanner)]
+        finally:
+            gc.enable()
+        assert not left, command

@@ -77,7 +77,10 @@ def read_config(directory: str, name: str, of: Callable[[ConfigFile], Kind], *, 
             problem = problem or error
     if problem is not None:
         problem.hint = problem.hint or _HINT
-        raise problem
+        try:
+            raise problem
+        finally:
+            problem = None  # its traceback has this frame: it would keep all callers' until Python collects cycles
     return of(ConfigFile({}, None))
 
 
