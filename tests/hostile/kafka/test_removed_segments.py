@@ -205,6 +205,33 @@ def test_splits_find_their_records_again(
         rows(sent)
 
 
+@pytest.mark.parametrize("wanted", [ReadFilter(end_offset=600), ReadFilter(offset=25, isolation="read_committed")])
+def test_a_plan_is_whole_though_the_log_is_cut(wanted: ReadFilter, made: Path, tmp_path: Path) -> None:
+    """A follower cuts its log to the second segment, and grows on in other segments."""
+
+    def grow_again(home: Path) -> None:
+        with Log.open(str(home / "events-0"), clock_ms=lambda: START_MS, retention_ms=-1) as log:
+            log.truncate_to(250)
+            for turn in range(80):
+                log.append([Record(b"k", b"other %d" % turn * 20) for _ in range(9)])
+                if turn % 20 == 19:
+                    log.roll()
+
+    def planned(home: Path, env: Env) -> list[tuple[int, bytes]]:
+        with PartitionSnapshot(home / "events-0", env=env) as snapshot:
+            splits = snapshot.plan_read(wanted).splits
+        rows = [row for split in splits for batch in split.to_batches() for row in batch.to_pylist()]
+        return [(row["offset"], row["value"]) for row in rows]
+
+    still = At(0, lambda: None)
+    end = planned(made, still)[-1][0] + 1
+    for number in some(range(1, -still.left + 1), 4):
+        home = Path(shutil.copytree(made, tmp_path / str(number)))
+        found = planned(home, At(number, partial(grow_again, home)))
+        assert [row for row in found if row[0] < end] == [row for row in planned(home, Env()) if row[0] < end]
+        shutil.rmtree(home)
+
+
 @pytest.mark.parametrize("change", [expire, join, shorten])
 def test_a_rebuild_looks_again(home: Path, change: Change, tmp_path: Path) -> None:
     env = ChangingEnv(logs(home)[1 if change is join else 0], lambda: change(home), opens=2)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from logdex.errors import LogdexError, NotAStoreError, StorageError, UsageError, VanishedError
@@ -33,6 +33,7 @@ from logdex.kafka.segment.log_segment import LogSegment
 from logdex.kafka.settings.log_config import LogConfig
 
 UNKNOWN_PARTITION = -1
+_LISTED_MAX = 10
 _SWAP_LOOKS_MAX = 10
 _SWAP_PAUSE_S = 0.005
 _HOME_FILES = (META_PROPERTIES, RECOVERY_POINT_CHECKPOINT, CLEAN_SHUTDOWN)
@@ -79,15 +80,32 @@ def open_segments(found: KafkaPath, config: LogConfig, env: Env, open_files: Ope
     """Returns the segments in order of base offset; for a .log file, that one segment. The caller
     must close them.
 
+    A log that is cut meanwhile, as a follower's, may have other segments under other names by then,
+    so the directory is listed again, `_LISTED_MAX` times at most. Retention removes the first
+    segments, which changes nothing about the others.
+
     Raises `NotAStoreError` if `found` is neither a partition nor a .log file.
     """
-    directory = partition_directory(found)
-    if found.kind is KafkaPathKind.LOG:
-        bases = [found.offset]
-    elif found.kind is KafkaPathKind.PARTITION:
-        bases = offsets_of(_names_after_swap(directory, env), LOG_SUFFIX)
-    else:
+    if found.kind not in (KafkaPathKind.LOG, KafkaPathKind.PARTITION):
         raise not_alone(found)
+    directory = partition_directory(found)
+    for look in range(1, _LISTED_MAX + 1):
+        bases = [found.offset]
+        if found.kind is KafkaPathKind.PARTITION:
+            bases = offsets_of(_names_after_swap(directory, env), LOG_SUFFIX)
+        segments = _open_listed(directory, bases, config, env, open_files)
+        opened = [segment.base_offset for segment in segments]
+        if look == _LISTED_MAX or found.kind is KafkaPathKind.LOG or opened == bases[len(bases) - len(opened) :]:
+            break
+        for segment in segments:
+            segment.close()
+    return segments
+
+
+def _open_listed(
+    directory: str, bases: Iterable[int], config: LogConfig, env: Env, open_files: OpenFiles
+) -> list[LogSegment]:
+    """Returns the segments with some base offsets, without those that have been removed."""
     segments: list[LogSegment] = []
     try:
         for base_offset in bases:
