@@ -244,8 +244,11 @@ def test_a_thread_delivers(tmp_path: Path) -> None:
         delayed(store, 1, b"a")
         clock.now_ms += 2000
         until = time.monotonic() + 60
-        path = tmp_path / "store" / "config" / "delayOffset.json"
-        while not (path.exists() and delivered(store)) and time.monotonic() < until:
+        config = tmp_path / "store" / "config"
+        while time.monotonic() < until:
+            saved = DelayOffsets.read(str(config)).offsets  # for a moment, only the .bak is there
+            if saved == {1: 1} and delivered(store) == [b"a"]:
+                break
             time.sleep(0.002)
+        assert saved == {1: 1}
         assert delivered(store) == [b"a"]
-        assert path.exists()
