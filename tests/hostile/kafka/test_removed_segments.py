@@ -232,6 +232,20 @@ def test_a_plan_is_whole_though_the_log_is_cut(wanted: ReadFilter, made: Path, t
         shutil.rmtree(home)
 
 
+def test_a_log_that_begins_anew_while_it_is_opened_is_not_empty(made: Path, tmp_path: Path) -> None:
+    def begin_anew(home: Path) -> None:
+        with Log.open(str(home / "events-0"), clock_ms=lambda: START_MS, retention_ms=-1) as log:
+            log.truncate_fully_and_start_at(1000)
+
+    still = At(0, lambda: None)
+    PartitionSnapshot(made / "events-0", env=still).close()
+    for number in some(range(1, -still.left + 1), 4):
+        home = Path(shutil.copytree(made, tmp_path / str(number)))
+        with PartitionSnapshot(home / "events-0", env=At(number, partial(begin_anew, home))) as snapshot:
+            assert snapshot.segments
+        shutil.rmtree(home)
+
+
 @pytest.mark.parametrize("change", [expire, join, shorten])
 def test_a_rebuild_looks_again(home: Path, change: Change, tmp_path: Path) -> None:
     env = ChangingEnv(logs(home)[1 if change is join else 0], lambda: change(home), opens=2)
