@@ -17,7 +17,7 @@ ALL_SEEDS = "LOGDEX_TEST_SEEDS"
 """The environment variable that, set to `all`, makes the longest of the slow tests try every seed,
 for hours."""
 
-SOME_MOST = 6
+SOME_MOST = 8
 """About how many examples `some` returns at most in the default run."""
 
 T = TypeVar("T")
@@ -29,9 +29,9 @@ def takes_all() -> bool:
 
 
 def examples(most: int) -> int:
-    """How many examples a property tries, for `settings(max_examples=examples(most))`: one of 14 in
+    """How many examples a property tries, for `settings(max_examples=examples(most))`: a tenth in
     the default run."""
-    return most if takes_all() else -(-most // 14)
+    return most if takes_all() else -(-most // 10)
 
 
 def some(items: Sequence[T], one_of: int, *, first: int = 0) -> Sequence[T]:
