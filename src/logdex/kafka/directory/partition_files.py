@@ -95,7 +95,7 @@ def open_segments(found: KafkaPath, config: LogConfig, env: Env, open_files: Ope
             bases = offsets_of(_names_after_swap(directory, env), LOG_SUFFIX)
         segments = _open_listed(directory, bases, config, env, open_files)
         opened = [segment.base_offset for segment in segments]
-        if look == _LISTED_MAX or found.kind is KafkaPathKind.LOG or opened == bases[-len(opened) :]:
+        if look == _LISTED_MAX or opened == bases[-len(opened) :]:
             break
         for segment in segments:
             segment.close()
