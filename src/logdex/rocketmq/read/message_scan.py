@@ -77,8 +77,9 @@ class PassEnd(Protocol):
     def upto(self) -> LogEnd:
         """Where the log ends when the pass begins."""
 
-    def reached(self) -> LogEnd | None:
-        """Returns where the log ends for a pass that has come there, None if that is not known."""
+    def reached(self, found: LogEnd | None = None) -> LogEnd | None:
+        """Returns where the log ends for a pass that has come there, or that has found this end
+        before. Returns None if that is not known."""
 
 
 def _reaches(plan: ReadPlan, end_offset: int, min_offset: int) -> bool:
@@ -100,7 +101,7 @@ class LogScan(ScanFrames):
 
     `time_slack_ms` is for the read plan. `find_source` returns what to read for another filter,
     which may need the index. `find_end` returns where a pass without a limit ends even if a broker
-    writes on; None for no such place."""
+    writes on, and where any pass looks whether the log was cut; None for no such place."""
 
     COUNTED_BY: ClassVar[str] = "physical_offset"
 
@@ -218,8 +219,8 @@ class LogScan(ScanFrames):
         then the pass is at its end. None otherwise, and with a filter or a limit."""
         from logdex.rocketmq.read.parts.queue_counts import count_by_queue
 
-        source, end = self._source, self._pass_end()
-        if source.store is None or end is None or self.wanted != ReadFilter():
+        source, end = self._source, self._find_end()
+        if source.store is None or end is None or self.wanted != ReadFilter() or self.limit is not None:
             return None
         counts = count_by_queue(source.log, source.store, source.config, source.env, end.upto.offset)
         if counts is not None:
@@ -232,11 +233,8 @@ class LogScan(ScanFrames):
 
     def upto(self) -> LogEnd | None:
         """Returns where a pass ends even if a broker writes on; None for no such place."""
-        end = self._pass_end()
+        end = None if self.limit is not None else self._find_end()
         return None if end is None else end.upto
-
-    def _pass_end(self) -> PassEnd | None:
-        return None if self.limit is not None else self._find_end()
 
     def _plan(self, columns: Sequence[str] | None, upto: LogEnd | None) -> ReadPlan:
         start, wanted = self._start_offset, self.wanted
@@ -267,8 +265,8 @@ class LogScan(ScanFrames):
         if self.limit is not None and self.limit <= 0:
             return
         with closing(reader):
-            pass_end = self._pass_end()
-            plan = self._plan(columns, None if pass_end is None else pass_end.upto)
+            pass_end = self._find_end()
+            plan = self._plan(columns, None if pass_end is None or self.limit is not None else pass_end.upto)
             for split in plan.splits:
                 end = yield from self._windows_of(split, reader)
                 if reader.most is not None and reader.most <= 0:
@@ -276,7 +274,7 @@ class LogScan(ScanFrames):
                 if end is not None or split.end == split.file.size_bytes:
                     following = next_file_or_end(self._source.log, split.file, reader.stopped_at, end)
                     if isinstance(following, LogEnd):
-                        self.end = following
+                        self.end = following if pass_end is None else pass_end.reached(following)
                         return
             if pass_end is not None and _reaches(plan, pass_end.upto.offset, self._source.log.min_offset):
                 self.end = pass_end.reached()

@@ -30,7 +30,7 @@ from logdex.rocketmq.index_file.name_zone import resolve_name_zone
 from logdex.rocketmq.rebuild.parts import PartScan, WholeLog, join_parts, parallel_part_size, plan_parts, scan_part
 from logdex.rocketmq.rebuild.publish import Outputs, complete_output
 from logdex.rocketmq.rebuild.report import RebuildReport
-from logdex.rocketmq.rebuild.source import behind_unreadable, check_output, settle_unfinished
+from logdex.rocketmq.rebuild.source import UncutLog, again_if_cut, behind_unreadable, check_output, settle_unfinished
 from logdex.rocketmq.rebuild.space import require_space
 from logdex.rocketmq.rebuild.write import (
     QUEUE_TASKS_PER_CORE,
@@ -51,6 +51,7 @@ STAGE_DIR = "stage"
 TASKS_DIR = "tasks"
 
 
+@again_if_cut
 def rebuild_on(
     runner: Runner,
     root: StrPath,
@@ -76,6 +77,7 @@ def rebuild_on(
     )  # workers have working directories of their own
     check_output(root, output, in_place=in_place, env=env)
     notes = settle_unfinished(root, output, in_place=in_place, sync=sync, env=env)
+    uncut = UncutLog(root, config, env)
     log = CommitLog.of_config(root, config, env=env)
     require_right_names_in(root, config, env)
     total = log.size_bytes
@@ -85,17 +87,18 @@ def rebuild_on(
     lock = broker_lock(root, env=env)
     command = command_line("rebuild", root, output, in_place=in_place, flags=flags)
     with staged_output(output, in_place=in_place, lock=lock, command=command, sync=sync, env=env) as staging:
-        job = Rebuild(runner, root, log, config, staging.directory, env, sync=sync)
-        whole = job.scan(part_size_bytes or parallel_part_size(total, runner.cores))
-        outputs = job.write(whole, KnownTopics.read(root, every=deleted_topics, env=env))
-        outputs.assemble(staging.directory, named.zone, env)
-        for name in (STAGE_DIR, TASKS_DIR):  # so that their folders are not synced
-            remove_tree_in_use(f"{staging.directory}/{name}", env)
-        report.bytes = whole.end.offset - log.readable_from()
-        if whole.trimmed:
-            report.note_trimmed(whole.trimmed)
-            log.refresh()  # it begins later now
-        names = complete_output(root, staging.directory, log, config, report, sync=sync, env=env)
+        with uncut:
+            job = Rebuild(runner, root, log, config, staging.directory, env, sync=sync)
+            whole = job.scan(part_size_bytes or parallel_part_size(total, runner.cores))
+            outputs = job.write(whole, KnownTopics.read(root, every=deleted_topics, env=env))
+            outputs.assemble(staging.directory, named.zone, env)
+            for name in (STAGE_DIR, TASKS_DIR):  # so that their folders are not synced
+                remove_tree_in_use(f"{staging.directory}/{name}", env)
+            report.bytes = whole.end.offset - log.readable_from()
+            if whole.trimmed:
+                report.note_trimmed(whole.trimmed)
+                log.refresh()  # it begins later now
+            names = complete_output(root, staging.directory, log, config, report, sync=sync, env=env)
         report.kept = staging.publish(names, settings=settings_by_folder(config))
     outputs.note(whole, config, report)
     report.note_unusable(log.unusable.values())

@@ -23,7 +23,7 @@ from logdex.rocketmq.geometry.set_aside import settings_by_folder
 from logdex.rocketmq.index_file.name_zone import resolve_name_zone
 from logdex.rocketmq.rebuild.publish import complete_output
 from logdex.rocketmq.rebuild.report import RebuildReport
-from logdex.rocketmq.rebuild.source import behind_unreadable, check_output, settle_unfinished
+from logdex.rocketmq.rebuild.source import UncutLog, again_if_cut, behind_unreadable, check_output, settle_unfinished
 from logdex.rocketmq.rebuild.space import require_space
 from logdex.rocketmq.rebuild.store_writer import StoreWriter
 from logdex.rocketmq.scan.scanner import LogEnd, Scanner
@@ -31,6 +31,7 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.settings.time_zone import TimeZone
 
 
+@again_if_cut
 def rebuild(
     root: StrPath,
     output: StrPath,
@@ -57,6 +58,7 @@ def rebuild(
     root, output = os.fspath(root), os.fspath(output)
     check_output(root, output, in_place=in_place, env=env)
     notes = settle_unfinished(root, output, in_place=in_place, sync=sync, env=env)
+    uncut = UncutLog(root, config, env)
     log = CommitLog.of_config(root, config, env=env)
     require_right_names_in(root, config, env)
     require_space(output, log, config, env)
@@ -67,14 +69,18 @@ def rebuild(
     lock = broker_lock(root, env=env)
     command = command_line("rebuild", env.real_path(root), env.real_path(output), in_place=in_place, flags=flags)
     with staged_output(output, in_place=in_place, lock=lock, command=command, sync=sync, env=env) as staging:
-        end = derive_files(
-            *(scanner, log, staging.directory, config, known, named.zone, report), sync=sync, progress=progress, env=env
-        )
-        report.bytes = end.offset - log.readable_from()
-        if scanner.trimmed:
-            report.note_trimmed(scanner.trimmed)
-            log.refresh()  # it begins later now
-        names = complete_output(root, staging.directory, log, config, report, sync=sync, env=env)
+        with uncut:
+            end = derive_files(
+                *(scanner, log, staging.directory, config, known, named.zone, report),
+                sync=sync,
+                progress=progress,
+                env=env,
+            )
+            report.bytes = end.offset - log.readable_from()
+            if scanner.trimmed:
+                report.note_trimmed(scanner.trimmed)
+                log.refresh()  # it begins later now
+            names = complete_output(root, staging.directory, log, config, report, sync=sync, env=env)
         report.kept = staging.publish(names, settings=settings_by_folder(config))
     report.note_end(end, scanner.left_out)
     report.note_unusable(log.unusable.values())

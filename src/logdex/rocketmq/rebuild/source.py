@@ -1,16 +1,20 @@
-"""The source of a rebuild of a store, and the outputs that it allows."""
+"""The source of a rebuild of a store, and the outputs that it allows. Beside a broker that cuts the
+log, as one does that recovers, a rebuild begins again: what it has derived may be of two logs."""
 
 from __future__ import annotations
 
 import posixpath
-from contextlib import nullcontext
-from functools import partial
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from functools import partial, wraps
+from typing import ParamSpec
 
-from logdex.errors import UnsupportedLayoutError, UsageError
+from logdex.errors import StorageError, StoreError, UnsupportedLayoutError, UsageError
 from logdex.io.env import Env
 from logdex.io.path_look import PathLook
 from logdex.jobs import output as outputs
 from logdex.jobs.journal import find_unfinished
+from logdex.jobs.look_again import LOOKS_MAX
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.files.broker_lock import broker_lock
 from logdex.rocketmq.files.store_files import (
@@ -21,8 +25,14 @@ from logdex.rocketmq.files.store_files import (
     StorePaths,
 )
 from logdex.rocketmq.read.parts.behind_damage import position_behind
+from logdex.rocketmq.rebuild.report import RebuildReport
+from logdex.rocketmq.recognise.require_store import require_store
 from logdex.rocketmq.scan.scanner import Behind
 from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.snapshot.read_mark import ReadMark
+from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+
+P = ParamSpec("P")
 
 PUBLISHED = (CONSUME_QUEUE_DIR, INDEX_DIR)
 """The names that a rebuild publishes in its output."""
@@ -89,3 +99,50 @@ def _store_of(root: str, env: Env) -> str:
     folder = posixpath.dirname(root)
     lies_in_store = env.is_file(root) and posixpath.basename(folder) == COMMIT_LOG_DIR
     return posixpath.dirname(folder) if lies_in_store else root
+
+
+class LogCutError(StorageError):
+    """The log was cut while it was read."""
+
+
+def again_if_cut(run: Callable[P, RebuildReport]) -> Callable[P, RebuildReport]:
+    """Returns a rebuild that begins again after a `LogCutError`, at most `LOOKS_MAX` times."""
+
+    @wraps(run)
+    def until_whole(*args: P.args, **kwargs: P.kwargs) -> RebuildReport:
+        for _ in range(LOOKS_MAX - 1):
+            with suppress(LogCutError):
+                return run(*args, **kwargs)
+        return run(*args, **kwargs)
+
+    return until_whole
+
+
+class UncutLog:
+    """A log that is read from now on. Leaving a `with` block raises `LogCutError`, also in place of
+    a `StoreError`, if the newest message that the log had is not there any more."""
+
+    def __init__(self, root: str, config: StoreConfig, env: Env) -> None:
+        self._root, self._config, self._env = root, config, env
+        self._mark = self._newest_mark()
+
+    def _newest_mark(self) -> ReadMark | None:
+        with suppress(StoreError):  # whoever derives the files meets what cannot be read
+            store = require_store(self._root, env=self._env)
+            with StoreSnapshot(store, config=self._config, env=self._env) as snapshot:
+                return snapshot.newest_mark()
+        return None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if (error is None or isinstance(error, StoreError)) and self._is_cut():
+            hint = "run it again once the broker has started"
+            raise LogCutError("a broker has cut the log while it was read", path=self._root, hint=hint) from error
+
+    def _is_cut(self) -> bool:
+        if self._mark is not None:
+            with suppress(StoreError), CommitLog.of_config(self._root, self._config, env=self._env) as log:
+                return not self._mark.is_in(log)
+        return False

@@ -96,16 +96,17 @@ class ScanEnd:
         self._mark = ReadMark.at(log, upto.last_message)
         self._open_log, self._find_end = open_log, find_end
 
-    def reached(self) -> LogEnd | None:
-        """Returns where the log ends for a scan that has come to `upto`, None if that cannot be
-        read. If the log was cut meanwhile, the scan may have read old messages in front of new
-        ones, and the end says so."""
+    def reached(self, found: LogEnd | None = None) -> LogEnd | None:
+        """Returns where the log ends for a scan that has come to `upto`, or has found this end
+        before. Returns None if that cannot be read. If the log was cut meanwhile, the scan may have
+        read old messages in front of new ones, and the end says so."""
         if self._is_cut():
             reason = "the log was cut while it was read: what was read may be of two logs, read it again"
             return replace(self.upto, kind=EndKind.CUT, reason=reason)
-        with suppress(StoreError):  # whoever reads on meets it
-            return self._find_end()
-        return None
+        if found is None:
+            with suppress(StoreError):  # whoever reads on meets it
+                return self._find_end()
+        return found
 
     def _is_cut(self) -> bool:
         if self._mark is not None:

@@ -7,7 +7,7 @@ Source: ``docs/formats/store-directory.md``; DefaultMessageStore.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Unpack
 
@@ -42,7 +42,7 @@ from logdex.rocketmq.settings.store_settings import StoreSettings
 from logdex.rocketmq.snapshot.key_reads import KeyReads
 from logdex.rocketmq.snapshot.known_queues import KnownQueues, OpenQueues, no_such_queue
 from logdex.rocketmq.snapshot.known_sizes import KnownSizes
-from logdex.rocketmq.snapshot.read_mark import ScanEnd
+from logdex.rocketmq.snapshot.read_mark import ReadMark, ScanEnd
 from logdex.rocketmq.snapshot.store_end import find_store_end, was_cut
 from logdex.rocketmq.snapshot.time_lookup import offset_by_time
 
@@ -189,12 +189,17 @@ class StoreSnapshot(KeyReads):
         """The physical offset after the last whole message."""
         return self._near_end().offset
 
-    def _near_end(self) -> LogEnd:
+    def _near_end(self, *, is_kept: bool = True) -> LogEnd:
         """Returns `valid_end`, but zeros for a hole, because what follows them was not read."""
         with self._lock:
-            if self._near is None:
-                self._near = self._valid_end or self._find_valid_end(look_behind=False)
-            return self._near
+            end = self._near or self._valid_end or self._find_valid_end(look_behind=False)
+            self._near = end if is_kept else self._near
+            return end
+
+    def newest_mark(self) -> ReadMark | None:
+        """Returns the mark of the log's last message. Returns None if there is none, and for one
+        CommitLog file."""
+        return None if self.commit_log.is_one_file else ReadMark.at(self.commit_log, self._near_end().last_message)
 
     def _find_valid_end(self, *, look_behind: bool) -> LogEnd:
         if self.commit_log.is_one_file:
@@ -248,13 +253,22 @@ class StoreSnapshot(KeyReads):
     def look_message_by_offset(self, phy_offset: int) -> StoredMessage:
         """Returns the message at a physical offset. Raises `MissingFileError` outside the log, and
         `CorruptError` if no message begins there."""
-        return look_message_by_offset(self.commit_log, self.valid_end_offset, phy_offset)
+        return self._found_by(lambda: look_message_by_offset(self.commit_log, self.valid_end_offset, phy_offset))
+
+    def _found_by(self, look: Callable[[], StoredMessage]) -> StoredMessage:
+        """Returns what a look finds, or a second one if a broker has cut the log meanwhile."""
+        try:
+            return look()
+        except StoreError:
+            if not self._refresh_if_cut():
+                raise
+        return look()
 
     def look_message(self, msg_id: str | MessageId) -> StoredMessage:
         """Returns the message with a server's MessageID (32 or 56 hexadecimal digits). Raises
         `UsageError` for other text, `MissingFileError` or `CorruptError` if it is not there."""
         wanted = MessageId.parse(msg_id) if isinstance(msg_id, str) else msg_id
-        return look_message(self.commit_log, self.valid_end_offset, wanted)
+        return self._found_by(lambda: look_message(self.commit_log, self.valid_end_offset, wanted))
 
     def get_offset_in_queue_by_time(
         self, topic: Text, queue_id: int, timestamp_ms: int, boundary: Boundary = "lower"
@@ -301,15 +315,19 @@ class StoreSnapshot(KeyReads):
             begin_queue_offset=queue_offset,
             tags=TagFilter.parse(tags).tags,
         )
-        source, find_end = self.plan_source(wanted), self._scan_end
+        source, find_end = self.plan_source(wanted), lambda: self._scan_end(limit)
         return LogScan(source, wanted, limit, time_slack_ms, self.plan_source, find_end, decompress=decompress)
 
-    def _scan_end(self) -> ScanEnd | None:
+    def _scan_end(self, limit: int | None) -> ScanEnd | None:
         """Returns where the log ended when it was first read, so that no scan runs after a broker.
-        None if there is damage, and for a single file: a scan finds that end by itself."""
+        None if there is damage, and for a single file: a scan finds that end by itself. None, too,
+        if finding the end could take longer than a scan with a limit."""
+        if limit is not None and not self._env.is_dir(self.paths.consume_queue):
+            return None
         with suppress(StoreError):  # the scan meets it itself
-            if not self.commit_log.is_one_file and self._near_end().is_clean:
-                return ScanEnd(self.commit_log, self._near_end(), self._open_log, lambda: self.valid_end)
+            end = None if self.commit_log.is_one_file else self._near_end(is_kept=limit is None)
+            if end is not None and end.is_clean:
+                return ScanEnd(self.commit_log, end, self._open_log, lambda: self.valid_end)
         return None
 
     def _require_before_end(self, phy_offset: int | None) -> None:
@@ -334,14 +352,8 @@ class StoreSnapshot(KeyReads):
     ) -> ReadPlan:
         """Plans a read (see `logdex.rocketmq.read.plan.plan_read`). Each of the plan's splits can
         be read by itself, also in another process."""
-        return plan_read(
-            self.plan_source(wanted),
-            wanted,
-            columns=columns,
-            split_bytes=split_bytes,
-            time_slack_ms=time_slack_ms,
-            known_offsets=known_offsets,
-        )
+        more = {"split_bytes": split_bytes, "time_slack_ms": time_slack_ms}
+        return plan_read(self.plan_source(wanted), wanted, columns=columns, known_offsets=known_offsets, **more)
 
     def plan_source(self, wanted: ReadFilter) -> PlanSource:
         """Returns what `plan_read` and `LogScan` read for a filter."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from logdex.errors import StorageError
+from logdex.errors import CorruptError, StorageError
 from logdex.io.env import Env
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.commit_log.log_end import EndKind, LogEnd
@@ -58,16 +58,18 @@ def test_the_log_is_cut_before_any_operation(
         shutil.rmtree(root)
 
 
-def test_a_scan_of_two_logs_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("limit", [None, len(MESSAGES) + len(REGROWN)])
+def test_a_scan_of_two_logs_says_so(tmp_path: Path, limit: int | None) -> None:
     before, after = build(tmp_path / "before", MESSAGES), build(tmp_path / "after", REGROWN)
     bodies, kinds = [[message.body for message in log] for log in (MESSAGES, REGROWN)], set[EndKind]()
     for number in count(1):
         root = Path(shutil.copytree(before, tmp_path / "root"))
         env = At(number, partial(become, root, after))
         with StoreSnapshot(root, config=CONFIG, env=env) as snapshot:
-            scan = snapshot.scan()
+            scan = snapshot.scan(limit=limit)
             found = [message.body for message in scan]
         assert scan.end is not None
+        assert scan.end.kind is not EndKind.CORRUPT, number
         kinds.add(scan.end.kind)
         assert not scan.end.is_clean or any(found == log[: len(found)] for log in bodies), number
         assert len(found) >= len(CUT)
@@ -102,3 +104,33 @@ def test_a_file_that_expires_is_no_cut(tmp_path: Path) -> None:
         log.close()
         first.unlink()
         assert mark.is_in(log)
+
+
+def test_a_message_is_looked_up_again(tmp_path: Path) -> None:
+    """A place behind the cut has another message, is in the middle of one, or is behind the end."""
+    before, after = build(tmp_path / "before", MESSAGES), build(tmp_path / "after", REGROWN)
+    with StoreSnapshot(before, config=CONFIG) as snapshot:
+        places = [offset for offset, _ in snapshot.scan().items()][len(CUT) - 1 :: 3]
+    with StoreSnapshot(after, config=CONFIG) as snapshot:
+        now = {offset for offset, _ in snapshot.scan().items()}
+    assert places[0] in now
+    assert not now.issuperset(places)
+    for place in places:
+        for number in count(1):
+            root = Path(shutil.copytree(before, tmp_path / "root"))
+            env, is_whole = At(number, partial(become, root, after)), True
+            with StoreSnapshot(root, config=CONFIG, env=env) as snapshot:
+                try:
+                    is_whole = snapshot.look_message_by_offset(place).physical_offset == place
+                except CorruptError:  # which is right for the log after
+                    assert place not in now
+                    assert snapshot.valid_end_offset == log_end(after)
+            assert is_whole
+            shutil.rmtree(root)
+            if env.left > 0:
+                break
+
+
+def log_end(root: Path) -> int:
+    with StoreSnapshot(root, config=CONFIG) as snapshot:
+        return snapshot.valid_end_offset
