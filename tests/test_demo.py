@@ -60,6 +60,7 @@ def check_told(text: str) -> None:
     assert "as a stream: 4000 rows, 4000 numbers" in text
 
 
+@pytest.mark.slow  # whoever clones the project runs scripts/demo itself
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 def test_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

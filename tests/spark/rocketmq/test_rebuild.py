@@ -134,6 +134,7 @@ def test_two_workers_scan_and_the_driver_reads_little(
     assert env.counters.read_bytes < CommitLog(str(store / "commitlog")).size_bytes // 4
 
 
+@pytest.mark.slow
 def test_workers_stay_small(spark: SparkSession, tmp_path: Path) -> None:
     """Anonymous memory, mapped files not counted: what a window needs, not what a part is long."""
     write_commit_log(str(tmp_path / "store"), messages(60_000, keys_max=1), 16 << 20)
