@@ -96,8 +96,8 @@ def test_the_last_files_that_were_listed_are_removed_too(root: Path, tmp_path: P
         for path in sorted((root / "commitlog").iterdir())[:-1]:
             path.unlink()
 
-    # A scan looks for the end first, and a rebuild at the names.
-    env = TrimmingEnv(allocated, trim, opens=1 if read == "verify" else 2)
+    # A scan looks for the end first, and a rebuild for the end and at the names.
+    env = TrimmingEnv(allocated, trim, opens={"scan": 2, "verify": 1, "rebuild": 3}[read])
     if read == "scan":
         with store(root, env) as opened:
             scan = opened.scan()
