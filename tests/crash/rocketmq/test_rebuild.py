@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -15,6 +16,7 @@ from logdex.errors import StorageError
 from logdex.io.env import Env
 from logdex.jobs.journal import LOCK_NAME
 from logdex.rocketmq.rebuild import rebuild
+from logdex.rocketmq.rebuild.source import UncutLog
 from logdex.testing import Fault, FaultEnv, Killed
 from tests.crash.rocketmq.stores import CONFIG, NAMES, make_outputs
 from tests.crash.trees import (
@@ -109,6 +111,27 @@ def test_without_sync_a_power_cut_does_harm(outputs: Outputs, fresh: Fresh) -> N
     assert count_harmed_without_sync(run, outputs, fresh(), seeds=40) > 5
 
 
+def looks_for_a_cut(outputs: Outputs, folder: Path, *, had_old: bool) -> set[int]:
+    """The operations by which a rebuild looks whether a broker has cut the log. A refused one does
+    not end it."""
+    env, looks = FaultEnv(str(folder)), set[int]()
+
+    def noted(method: Callable[..., None]) -> Callable[..., None]:
+        def call(*given: object) -> None:
+            before = len(env.log)
+            method(*given)
+            looks.update(range(before + 1, len(env.log) + 1))
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("__init__", "__exit__"):
+            patch.setattr(UncutLog, name, noted(getattr(UncutLog, name)))
+        run(outputs, place(outputs, folder, had_old=had_old), env)
+    assert looks
+    return looks
+
+
 @EVERY
 @pytest.mark.parametrize("code", REFUSALS, ids=errno.errorcode.get)
 def test_refused_once_at_operations(outputs: Outputs, fresh: Fresh, code: int, every: int) -> None:
@@ -121,9 +144,10 @@ def test_refused_once_at_operations(outputs: Outputs, fresh: Fresh, code: int, e
     clean = operations(run, outputs, folder, had_old=had_old)
     last_rename = max(number for number, (kind, _) in enumerate(clean) if kind == "rename")
     published = clean.index(("sync_dir", f"{folder}/new/out"), last_rename)
+    looks = looks_for_a_cut(outputs, fresh(), had_old=had_old)
     for at in chosen(clean, every):
         folder = fresh()
-        if code == errno.EIO and clean[at - 1][0] == "read_at":
+        if at in looks or (code == errno.EIO and clean[at - 1][0] == "read_at"):
             output = place(outputs, folder, had_old=had_old)
             env = FaultEnv(str(folder), Fault(at, code))
             run(outputs, output, env)

@@ -26,7 +26,7 @@ from logdex.rocketmq.files.store_files import (
 )
 from logdex.rocketmq.read.parts.behind_damage import position_behind
 from logdex.rocketmq.rebuild.report import RebuildReport
-from logdex.rocketmq.recognise.require_store import require_store
+from logdex.rocketmq.recognise.store_path import StorePath, StorePathKind
 from logdex.rocketmq.scan.scanner import Behind
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.snapshot.read_mark import ReadMark
@@ -127,10 +127,11 @@ class UncutLog:
         self._mark = self._newest_mark()
 
     def _newest_mark(self) -> ReadMark | None:
+        store = StorePath(self._root, StorePathKind.STORE, self._root)
         with suppress(StoreError):  # whoever derives the files meets what cannot be read
-            store = require_store(self._root, env=self._env)
-            with StoreSnapshot(store, config=self._config, env=self._env) as snapshot:
-                return snapshot.newest_mark()
+            if not self._env.is_file(self._root):
+                with StoreSnapshot(store, config=self._config, env=self._env) as snapshot:
+                    return snapshot.newest_mark()
         return None
 
     def __enter__(self) -> None:

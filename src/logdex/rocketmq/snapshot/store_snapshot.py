@@ -197,9 +197,8 @@ class StoreSnapshot(KeyReads):
             return end
 
     def newest_mark(self) -> ReadMark | None:
-        """Returns the mark of the log's last message. Returns None if there is none, and for one
-        CommitLog file."""
-        return None if self.commit_log.is_one_file else ReadMark.at(self.commit_log, self._near_end().last_message)
+        """Returns the mark of the log's last message, None if there is none."""
+        return ReadMark.at(self.commit_log, self._near_end().last_message)
 
     def _find_valid_end(self, *, look_behind: bool) -> LogEnd:
         if self.commit_log.is_one_file:
