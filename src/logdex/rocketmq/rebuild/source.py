@@ -29,7 +29,7 @@ from logdex.rocketmq.rebuild.report import RebuildReport
 from logdex.rocketmq.recognise.store_path import StorePath, StorePathKind
 from logdex.rocketmq.scan.scanner import Behind
 from logdex.rocketmq.settings.store_config import StoreConfig
-from logdex.rocketmq.snapshot.read_mark import ReadMark
+from logdex.rocketmq.snapshot.read_mark import ReadMark, is_gone
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
 P = ParamSpec("P")
@@ -101,17 +101,17 @@ def _store_of(root: str, env: Env) -> str:
     return posixpath.dirname(folder) if lies_in_store else root
 
 
-class LogCutError(StorageError):
+class _LogCutError(StorageError):
     """The log was cut while it was read."""
 
 
 def again_if_cut(run: Callable[P, RebuildReport]) -> Callable[P, RebuildReport]:
-    """Returns a rebuild that begins again after a `LogCutError`, at most `LOOKS_MAX` times."""
+    """Returns a rebuild that begins again where the log was cut, at most `LOOKS_MAX` times."""
 
     @wraps(run)
     def until_whole(*args: P.args, **kwargs: P.kwargs) -> RebuildReport:
         for _ in range(LOOKS_MAX - 1):
-            with suppress(LogCutError):
+            with suppress(_LogCutError):
                 return run(*args, **kwargs)
         return run(*args, **kwargs)
 
@@ -119,15 +119,15 @@ def again_if_cut(run: Callable[P, RebuildReport]) -> Callable[P, RebuildReport]:
 
 
 class UncutLog:
-    """A log that is read from now on. Leaving a `with` block raises `LogCutError`, also in place of
-    a `StoreError`, if the newest message that the log had is not there any more."""
+    """A log that is read from now on. Leaving a `with` block raises a `StorageError`, also in place
+    of another `StoreError`, if the newest message that the log had is not there any more."""
 
     def __init__(self, root: str, config: StoreConfig, env: Env) -> None:
         self._root, self._config, self._env = root, config, env
         self._mark = self._newest_mark()
 
     def _newest_mark(self) -> ReadMark | None:
-        store = StorePath(self._root, StorePathKind.STORE, self._root)
+        store = StorePath(self._root, StorePathKind.STORE, self._root)  # whoever calls has looked at it
         with suppress(StoreError):  # whoever derives the files meets what cannot be read
             if not self._env.is_file(self._root):
                 with StoreSnapshot(store, config=self._config, env=self._env) as snapshot:
@@ -138,12 +138,8 @@ class UncutLog:
         pass
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        if (error is None or isinstance(error, StoreError)) and self._is_cut():
+        if error is not None and not isinstance(error, StoreError):
+            return
+        if is_gone(self._mark, lambda: CommitLog.of_config(self._root, self._config, env=self._env)):
             hint = "run it again once the broker has started"
-            raise LogCutError("a broker has cut the log while it was read", path=self._root, hint=hint) from error
-
-    def _is_cut(self) -> bool:
-        if self._mark is not None:
-            with suppress(StoreError), CommitLog.of_config(self._root, self._config, env=self._env) as log:
-                return not self._mark.is_in(log)
-        return False
+            raise _LogCutError("a broker has cut the log while it was read", path=self._root, hint=hint) from error

@@ -58,6 +58,15 @@ class ReadMark:
         return ReadMark(*numbers) if all(isinstance(each, int) for each in numbers) else None  # type: ignore[arg-type]
 
 
+def is_gone(mark: ReadMark | None, open_log: Callable[[], CommitLog]) -> bool:
+    """Whether a log, which `open_log` lists anew, does not have a message any more that was read,
+    because a broker has cut it. Without a mark, and where the log cannot be read, it is not."""
+    if mark is not None:
+        with suppress(StoreError), open_log() as log:
+            return not mark.is_in(log)
+    return False
+
+
 def why_another(log: CommitLog, mark: ReadMark | None, position: int, config: StoreConfig, env: Env) -> str | None:
     """Returns why a log cannot be the one that was read up to `position`, where its last message
     was `mark`. Returns None if it is that one, and where nothing shows that it is not: the message
@@ -100,19 +109,13 @@ class ScanEnd:
         """Returns where the log ends for a scan that has come to `upto`, or has found this end
         before. Returns None if that cannot be read. If the log was cut meanwhile, the scan may have
         read old messages in front of new ones, and the end says so."""
-        if self._is_cut():
+        if is_gone(self._mark, self._open_log):
             reason = "the log was cut while it was read: what was read may be of two logs, read it again"
             return replace(self.upto, kind=EndKind.CUT, reason=reason)
         if found is None:
             with suppress(StoreError):  # whoever reads on meets it
                 return self._find_end()
         return found
-
-    def _is_cut(self) -> bool:
-        if self._mark is not None:
-            with suppress(StoreError), self._open_log() as log:  # what cannot be read is no cut
-                return not self._mark.is_in(log)
-        return False
 
 
 class _Seen(NamedTuple):

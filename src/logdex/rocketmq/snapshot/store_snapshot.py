@@ -193,7 +193,8 @@ class StoreSnapshot(KeyReads):
         """Returns `valid_end`, but zeros for a hole, because what follows them was not read."""
         with self._lock:
             end = self._near or self._valid_end or self._find_valid_end(look_behind=False)
-            self._near = end if is_kept else self._near
+            if is_kept:
+                self._near = end
             return end
 
     def newest_mark(self) -> ReadMark | None:
@@ -319,8 +320,8 @@ class StoreSnapshot(KeyReads):
 
     def _scan_end(self, limit: int | None) -> ScanEnd | None:
         """Returns where the log ended when it was first read, so that no scan runs after a broker.
-        None if there is damage, and for a single file: a scan finds that end by itself. None, too,
-        if finding the end could take longer than a scan with a limit."""
+        Returns None if there is damage, and for a single file, because a scan finds that end by
+        itself; and if finding the end could take longer than a scan with a limit."""
         if limit is not None and not self._env.is_dir(self.paths.consume_queue):
             return None
         with suppress(StoreError):  # the scan meets it itself
