@@ -12,8 +12,9 @@ import time
 from types import TracebackType
 from typing import Literal
 
-from logdex.errors import LogClosedError, LogdexError, UsageError
+from logdex.errors import LogClosedError, LogdexError, LogInUseError, UsageError
 from logdex.io.env import Env
+from logdex.jobs.look_again import LOOKS_MAX
 from logdex.primitives.java_hash import decode_utf8
 from logdex.primitives.shown import repr_of
 from logdex.primitives.text import to_bytes
@@ -57,7 +58,9 @@ class Consumer:
     while a broker runs on the store.
 
     If messages are removed before they were read, the consumer goes on with the first one that is
-    there, logs a warning, and counts them in `lost_messages`.
+    there, logs a warning, and counts them in `lost_messages`. If a broker that recovers cuts the
+    log, a consumer that has the store open as a path or a snapshot goes back to the cut, or a few
+    messages before it, because other messages come there, and logs a warning.
     """
 
     def __init__(
@@ -171,24 +174,51 @@ class Consumer:
         self._shared_s = time.monotonic()
 
     def _take(self, count: int) -> list[StoredMessage]:
-        """Reads the queues in turn. Positions move on only with what is returned."""
+        """Reads the queues in turn. Positions move on only with what is returned. Where the log was
+        cut meanwhile, what was read may be of two logs, and is read again."""
+        for _ in range(LOOKS_MAX):
+            found: list[StoredMessage] = []
+            moved, error = self._read_in_turn(count, found)
+            if self._go_back_if_cut():
+                continue
+            if error is not None and not found:
+                raise error
+            self._turn += 1
+            self._positions.update(moved)
+            return found
+        raise LogInUseError("its log was cut each time it was read", path=self._source.root, hint="poll again")
+
+    def _read_in_turn(self, count: int, found: list[StoredMessage]) -> tuple[dict[Queue, int], LogdexError | None]:
+        """Reads messages into `found`. Returns the positions behind them, and the error of the
+        queue that could not be read: the next call begins with that queue or comes to it."""
         queues = self.assignment
-        found: list[StoredMessage] = []
         moved: dict[Queue, int] = {}
         for place in range(len(queues)):
             queue = queues[(self._turn + place) % len(queues)]
             try:
                 messages, moved[queue] = self._read(queue, count - len(found))
-            except LogdexError:
-                if found:
-                    break  # the next call begins with this queue or comes to it
-                raise
+            except LogdexError as error:
+                return moved, error
             found += messages
             if len(found) >= count:
                 break
-        self._turn += 1
-        self._positions.update(moved)
-        return found
+        return moved, None
+
+    def _go_back_if_cut(self) -> bool:
+        """Goes back to where the log was cut, if it was, and says so."""
+        cut_at = self._source.cut_at()
+        if cut_at is None:
+            return False
+        for queue, at in self._positions.items():
+            first = self._source.end_before(*queue, cut_at)
+            if first < at:
+                self._positions[queue] = first
+                _log.warning(
+                    "group %s reads topic %s, queue %d again from offset %d on: the log was cut there and goes on "
+                    "with other messages",
+                    *(self.group, decode_utf8(queue[0]), queue[1], first),
+                )
+        return True
 
     def _read(self, queue: Queue, count: int) -> tuple[list[StoredMessage], int]:
         """Reads one queue. Returns messages and the next offset; goes on behind what has no wanted
