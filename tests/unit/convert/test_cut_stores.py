@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -29,7 +30,7 @@ from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.testing import Fault, FaultEnv
 from tests.beside import At, Beside, become
 from tests.examples import some
-from tests.unit.rocketmq.small_stores import CONFIG, CUT, FILE_SIZE, MESSAGES, REGROWN, build
+from tests.unit.rocketmq.small_stores import CONFIG, CUT, FILE_SIZE, MESSAGES, REGROWN, build, message
 
 Job = Callable[[Path, Path, Env], Lossy]
 Bodies = list[bytes]
@@ -116,6 +117,28 @@ def test_what_is_written_is_of_one_log(
     for report, output in beside(job, tmp_path, messages, name):
         assert report.losses == []
         assert is_of_one(bodies_of(output), bodies)
+
+
+def in_two_topics(messages: list[StoredMessage]) -> list[StoredMessage]:
+    return [
+        replace(each, topic=b"TopicB" if number % 2 else each.topic, queue_offset=number // 2)
+        for number, each in enumerate(messages)
+    ]
+
+
+def test_two_topics_are_of_one_log(tmp_path: Path) -> None:
+    grown = CUT + [message(number, body=b"other %d" % number) for number in range(len(CUT), 50)]
+    before, after = build(tmp_path / "before", in_two_topics(MESSAGES)), build(tmp_path / "after", in_two_topics(grown))
+    logs, still = [[each.body for each in log] for log in (MESSAGES, grown)], At(0, lambda: None)
+    converted(before, tmp_path / "still", still)
+    for number in some(range(1, -still.left + 1), 25):
+        root, output = Path(shutil.copytree(before, tmp_path / "root")), tmp_path / f"output-{number}"
+        report = converted(root, output, At(number, partial(become, root, after)))
+        assert report.losses == []
+        with logdex.open(output) as snapshot:
+            found = [bytes(each) for each in snapshot.scan().to_arrow(["value"]).read_all()["value"].to_pylist()]
+        assert is_of_one(sorted(found, key=lambda body: int(body.split()[1])), logs), number
+        shutil.rmtree(root)
 
 
 def test_what_was_exported_of_a_log_that_is_emptied_is_not_published(tmp_path: Path) -> None:

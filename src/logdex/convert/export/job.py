@@ -102,13 +102,13 @@ def export(
         require_manifests(target, before.run, env)
         job = _Export(runner, source.format, codec, staging, env, sync)
 
-        def read() -> tuple[SourcePlan, SourcePlan]:
+        def read() -> tuple[list[SourcePlan], SourcePlan]:
             job.discard()
             plan = source.plan(_reads(FORMS[source.format]), before.positions, SPLIT_BYTES, env, marks=before.marks)
             if plan.parts:
                 env.require_free(target, plan.size_bytes)
                 job.write(plan.parts, f"run{before.run + 1:06d}", task_bytes)
-            return plan, plan
+            return [plan], plan
 
         plan = read_one_log(source, read, env)
         report.bytes, report.positions, report.losses = plan.size_bytes, plan.positions, plan.losses

@@ -92,13 +92,14 @@ class LogSource(Protocol):
         by it so far is of one log. What cannot be read is no cut."""
 
 
-def read_one_log(source: LogSource, read: Callable[[], tuple[SourcePlan, T]], env: Env) -> T:
-    """Returns what `read` returns beside the plan that it reads by. Where a log is cut meanwhile,
+def read_one_log(source: LogSource, read: Callable[[], tuple[list[SourcePlan], T]], env: Env) -> T:
+    """Returns what `read` returns beside the plans that it reads by. Where a log is cut meanwhile,
     as by a broker that recovers, `read` is called again, because it may have read old messages in
     front of new ones. Raises `LogInUseError` if that happens each time."""
     for _ in range(LOOKS_MAX):
-        plan, found = read()
-        if not plan.parts or source.still_holds(plan, env):
+        plans, found = read()
+        distinct = {repr(plan.marks): plan for plan in plans if plan.parts}
+        if all(source.still_holds(plan, env) for plan in distinct.values()):
             return found
     hint = "run it again when its broker has recovered"
     raise LogInUseError("its log was cut each time it was read", path=source.path, hint=hint)

@@ -44,7 +44,7 @@ def stats(
     started = work_seconds()
     runner = runner or LocalRunner()
 
-    def read() -> tuple[SourcePlan, tuple[StatsReport, Counts]]:
+    def read() -> tuple[list[SourcePlan], tuple[StatsReport, Counts]]:
         report, counts = StatsReport(engine), Counts()
         plan = source.plan(COLUMNS[source.format].reads, {}, SPLIT_BYTES, env)
         report.bytes, report.losses, report.notes = plan.size_bytes, list(plan.losses), plan.notes + plan.waiting
@@ -52,7 +52,7 @@ def stats(
         for done in runner.run("logdex stats", partial(count_task, source.format, env), tasks):
             counts.take_in(done.counts)
             report.losses += done.losses
-        return plan, (report, counts)
+        return [plan], (report, counts)
 
     report, counts = read_one_log(source, read, env)
     _fill(report, counts, top_keys)

@@ -93,11 +93,11 @@ def convert_logs(
     truncated meanwhile."""
     folder = f"{home}/{attempt}"
 
-    def read() -> tuple[SourcePlan, ConvertedLogs]:
+    def read() -> tuple[list[SourcePlan], ConvertedLogs]:
         if env.is_dir(folder):
             env.remove_tree(folder)
         plan = source.plan(("topic", "partition", *RECORD_COLUMNS), {}, SPLIT_BYTES, env)
-        return plan, _convert(folder, source, plan, settings, env, count)
+        return [plan], _convert(folder, source, plan, settings, env, count)
 
     return read_one_log(source, read, env)
 

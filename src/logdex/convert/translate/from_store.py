@@ -38,6 +38,7 @@ class Converted:
     higher than those of the queue."""
 
     folder: str
+    plan: SourcePlan
     messages: int = 0
     size_bytes: int = 0
     begins: dict[Place, int] = field(default_factory=dict)
@@ -49,21 +50,41 @@ class Converted:
     is not UTF-8."""
 
 
-def topics_of(source: StoreSource, runner: Runner, env: Env) -> list[bytes | None]:
-    """Returns the topics of which each is a task: those of the log's messages, which may be more
-    than have ConsumeQueues. Without any ConsumeQueues a single None, for all that the log has,
-    because each task would scan the whole log then."""
+def convert_topics(
+    home: str, source: StoreSource, compression: Compression, runner: Runner, env: Env
+) -> list[Converted]:
+    """Writes the partitions of all topics into folders of their own. Where the log is cut
+    meanwhile, that is done again, as the queues' offsets come to stand for other messages, and two
+    topics would be of two logs."""
+    done: list[Converted] = []
+
+    def read() -> tuple[list[SourcePlan], list[Converted]]:
+        nonlocal done
+        for each in done:
+            env.remove_tree(each.folder)
+        plan, topics = _topics_of(source, runner, env)
+        task = partial(convert_topic, home, source, compression, len(topics), env)
+        done = runner.run("logdex convert", task, topics)
+        return [plan, *(each.plan for each in done)], done
+
+    return read_one_log(source, read, env)
+
+
+def _topics_of(source: StoreSource, runner: Runner, env: Env) -> tuple[SourcePlan, list[bytes | None]]:
+    """Returns the topics of which each is a task, and by which plan they were found: those of the
+    log's messages, which may be more than have ConsumeQueues. Without any ConsumeQueues a single
+    None, for all that the log has, because each task would scan the whole log then."""
     if source.wanted.topic is not None:
-        return [source.wanted.topic]
+        return SourcePlan(), [source.wanted.topic]
     with StoreSnapshot(source.path, env=env, **source.settings) as snapshot:
         has_queues = not snapshot.commit_log.is_one_file and bool(snapshot.queues())
     if not has_queues:
-        return [None]
+        return SourcePlan(), [None]
     plan = source.plan(("topic",), {}, SPLIT_BYTES, env)
     groups = [tuple(group) for group in group_parts(plan.parts, TASK_BYTES)]
     found = set().union(*runner.run("logdex convert: topics", partial(find_topics, env), groups))
     is_text = not any("\\" in topic for topic in found)  # else it may stand for a byte that is not UTF-8
-    return [topic.encode() for topic in sorted(found)] if found and is_text else [None]
+    return plan, [topic.encode() for topic in sorted(found)] if found and is_text else [None]
 
 
 def find_topics(env: Env, parts: tuple[SourcePart, ...], attempt: str, count: Count) -> set[str]:
@@ -86,25 +107,11 @@ def convert_topic(
     attempt: str,
     count: Count,
 ) -> Converted:
-    """One of some tasks: writes the partitions of a topic, or of all, into a folder of its own.
-    Where the log is cut meanwhile, it is done again, as the queues' offsets come to stand for other
-    messages."""
+    """One of some tasks: writes the partitions of a topic, or of all, into a folder of its own."""
     count = shared(count, tasks)  # each of them reads the log for its topic
     wanted = source.wanted if topic is None else replace(source.wanted, topic=topic)
-    source = replace(source, wanted=wanted)
-    folder = f"{home}/{attempt}"
-
-    def read() -> tuple[SourcePlan, Converted]:
-        if env.is_dir(folder):
-            env.remove_tree(folder)
-        plan = source.plan(READS, {}, SPLIT_BYTES, env)
-        return plan, _convert(folder, plan, compression, env, count)
-
-    return read_one_log(source, read, env)
-
-
-def _convert(folder: str, plan: SourcePlan, compression: Compression, env: Env, count: Count) -> Converted:
-    done = Converted(folder)
+    plan = replace(source, wanted=wanted).plan(READS, {}, SPLIT_BYTES, env)
+    done = Converted(f"{home}/{attempt}", plan)
     done.losses += plan.losses
     done.notes += plan.notes
     done.size_bytes = plan.size_bytes

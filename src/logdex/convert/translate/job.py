@@ -67,9 +67,7 @@ def convert(
 def _to_kafka(
     source: StoreSource, home: str, runner: Runner, compression: Compression, report: ConvertReport, env: Env
 ) -> str:
-    topics = from_store.topics_of(source, runner, env)
-    task = partial(from_store.convert_topic, home, source, compression, len(topics), env)
-    done = runner.run("logdex convert", task, topics)
+    done = from_store.convert_topics(home, source, compression, runner, env)
     begins, shifts = dict[from_store.Place, int](), dict[from_store.Place, int]()
     for each in done:
         begins |= each.begins
