@@ -13,7 +13,7 @@ from logdex.rocketmq.commit_log.missing_parts import missing_parts
 from logdex.rocketmq.read.parts.behind_damage import error_of
 from logdex.rocketmq.scan.log_walk import next_message_start, readable
 from logdex.rocketmq.settings.store_config import StoreConfig
-from logdex.rocketmq.snapshot.read_mark import ReadMark
+from logdex.rocketmq.snapshot.read_mark import ReadMark, is_gone
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
 
@@ -33,6 +33,10 @@ class FrozenStore:
     runs: tuple[tuple[int, int], ...]
     damage: tuple[CorruptError, ...]
     mark: ReadMark | None = None
+
+    def is_cut(self, config: StoreConfig, env: Env) -> bool:
+        """Whether the log was cut since, as far as can be read."""
+        return is_gone(self.mark, lambda: CommitLog.of_config(self.path, config, env=env))
 
     def cut_since(self, error: CorruptError, offset: int, config: StoreConfig, env: Env) -> VanishedError | None:
         """Returns what to tell in place of damage that a reader has met at a physical offset, if it

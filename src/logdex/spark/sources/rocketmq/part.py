@@ -40,7 +40,9 @@ class StorePart:
 
     def batches(self, on_damage: OnDamage | None, env: Env = DEFAULT_ENV) -> Iterator[pa.RecordBatch]:
         """Yields the messages. The log was known to go on to the end of the split, or to
-        `sure_end`, so zeros before that are damage too, unless it was cut since."""
+        `sure_end`, so zeros before that are damage too, unless it was cut since. Raises
+        `VanishedError` at the end if it was, because messages then may be of two logs, unless data
+        loss is no failure."""
 
         def on_scan_damage(error: CorruptError) -> None:
             offset = self.split.file.start_offset + error.position
@@ -67,6 +69,9 @@ class StorePart:
         error = split.damage_at(end, self.store.sure_end)
         if error is not None:
             on_scan_damage(error)
+        if self.fail_on_data_loss and self.store.is_cut(split.config, env):
+            what = "the log was cut while it was read, and rows may be of the log before and of the one after"
+            raise VanishedError(what, path=self.store.path, hint=LOSS_HINT)
 
     @staticmethod
     def _refuse_trimmed(path: str) -> None:
