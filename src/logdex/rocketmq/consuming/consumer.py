@@ -152,6 +152,7 @@ class Consumer:
                 found = self._take(max_messages)
                 if not found:
                     self._source.refresh()
+                    self._go_back_if_cut()
                     found = self._take(max_messages)
             left = until - time.monotonic()
             if found or left <= 0:
@@ -174,14 +175,13 @@ class Consumer:
         self._shared_s = time.monotonic()
 
     def _take(self, count: int) -> list[StoredMessage]:
-        """Reads the queues in turn. Positions move on only with what is returned. Where the log was
-        cut meanwhile, what was read may be of two logs, and is read again."""
+        """Reads the queues in turn. Positions move on only with what is returned."""
         for _ in range(LOOKS_MAX):
             found: list[StoredMessage] = []
             moved, error = self._read_in_turn(count, found)
-            if self._go_back_if_cut():
+            if not found and self._go_back_if_cut():
                 continue
-            if error is not None and not found:
+            if not found and error is not None:
                 raise error
             self._turn += 1
             self._positions.update(moved)

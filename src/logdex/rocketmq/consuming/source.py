@@ -13,7 +13,6 @@ from logdex.primitives.java_hash import decode_utf8
 from logdex.rocketmq.consume_queue.consume_queue import discover_queues
 from logdex.rocketmq.files.config_files import TopicConfigs
 from logdex.rocketmq.files.store_files import StorePaths
-from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.read.results import GetMessageResult
 from logdex.rocketmq.settings.store_config import StoreConfig
@@ -53,8 +52,8 @@ class Source:
         raise NotImplementedError
 
     def cut_at(self) -> int | None:
-        """Returns the physical offset from which the log may have other messages than were read,
-        if a broker has cut it since the last call. What was read since then may be of both logs."""
+        """Returns the physical offset from which the log may have other messages than were read, if
+        a broker has cut it since the last call."""
 
     def end_before(self, topic: bytes, queue_id: int, physical_offset: int) -> int:
         """Returns the queue offset behind the last message of a queue before a physical offset."""
@@ -100,8 +99,6 @@ class FollowedSource(Source):
         super().__init__(snapshot, snapshot.root, snapshot.config, env)
         self._snapshot = snapshot
         self._seen = SeenMessages(snapshot.commit_log)
-        self._new: dict[int, StoredMessage] = {}
-        """The last messages of each read since the last look for a cut, by physical offset."""
         self._cut_at: int | None = None
 
     def require_known(self, topic: bytes) -> None:
@@ -111,7 +108,7 @@ class FollowedSource(Source):
     def refresh(self) -> None:
         """As `Source.refresh`."""
         self._snapshot.refresh()
-        cut_at = self._seen.look(self._snapshot.valid_end)
+        cut_at = self._seen.look(self._snapshot.near_end())
         if cut_at is not None:
             self._cut_at = cut_at if self._cut_at is None else min(cut_at, self._cut_at)
 
@@ -121,18 +118,14 @@ class FollowedSource(Source):
         """As `Source.get_message`."""
         result = super().get_message(topic, queue_id, offset, max_count, tags)
         if result.messages:
-            self._new[result.phy_offsets[-1]] = result.messages[-1]
+            self._seen.add(result.phy_offsets[-1], result.messages[-1])
         return result
 
     def cut_at(self) -> int | None:
         """As `Source.cut_at`."""
-        new, self._new = self._new, {}
         if self._seen.is_cut():
             self.refresh()
         cut_at, self._cut_at = self._cut_at, None
-        if cut_at is None:
-            for place, message in new.items():
-                self._seen.add(place, message)
         return cut_at
 
     def end_before(self, topic: bytes, queue_id: int, physical_offset: int) -> int:

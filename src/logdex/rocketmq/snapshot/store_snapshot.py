@@ -187,9 +187,9 @@ class StoreSnapshot(KeyReads):
     @property
     def valid_end_offset(self) -> int:
         """The physical offset after the last whole message."""
-        return self._near_end().offset
+        return self.near_end().offset
 
-    def _near_end(self, *, is_kept: bool = True) -> LogEnd:
+    def near_end(self, *, is_kept: bool = True) -> LogEnd:
         """Returns `valid_end`, but zeros for a hole, because what follows them was not read."""
         with self._lock:
             end = self._near or self._valid_end or self._find_valid_end(look_behind=False)
@@ -199,7 +199,7 @@ class StoreSnapshot(KeyReads):
 
     def newest_mark(self) -> ReadMark | None:
         """Returns the mark of the log's last message, None if there is none."""
-        return ReadMark.at(self.commit_log, self._near_end().last_message)
+        return ReadMark.at(self.commit_log, self.near_end().last_message)
 
     def _find_valid_end(self, *, look_behind: bool) -> LogEnd:
         if self.commit_log.is_one_file:
@@ -237,7 +237,7 @@ class StoreSnapshot(KeyReads):
 
     def _refresh_if_cut(self) -> bool:
         with self._lock:
-            is_cut = was_cut(self.commit_log, self._near_end())
+            is_cut = was_cut(self.commit_log, self.near_end())
             if is_cut:
                 self.refresh()
             return is_cut
@@ -325,7 +325,7 @@ class StoreSnapshot(KeyReads):
         if limit is not None and not self._env.is_dir(self.paths.consume_queue):
             return None
         with suppress(StoreError):  # the scan meets it itself
-            end = None if self.commit_log.is_one_file else self._near_end(is_kept=limit is None)
+            end = None if self.commit_log.is_one_file else self.near_end(is_kept=limit is None)
             if end is not None and end.is_clean:
                 return ScanEnd(self.commit_log, end, self._open_log, lambda: self.valid_end)
         return None
