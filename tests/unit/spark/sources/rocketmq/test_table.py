@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -268,7 +267,7 @@ def test_a_log_that_is_cut(tmp_path: Path, messages: list[StoredMessage], told: 
     for on_damage in (None, damage.append):
         errors = list[str]()
         for part in strict:
-            with pytest.raises(VanishedError, match="cut.*failOnDataLoss=false") as raised:
+            with pytest.raises(VanishedError, match=r"cut.*failOnDataLoss=false") as raised:
                 list(part.batches(on_damage))
             errors.append(raised.value.message)
         assert "cut while it was read" in errors[0]
