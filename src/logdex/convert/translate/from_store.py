@@ -60,8 +60,8 @@ def convert_topics(
 
     def read() -> tuple[list[SourcePlan], list[Converted]]:
         nonlocal done
-        for each in done:
-            env.remove_tree(each.folder)
+        for folder in filter(env.is_dir, [each.folder for each in done]):
+            env.remove_tree(folder)
         plan, topics = _topics_of(source, runner, env)
         task = partial(convert_topic, home, source, compression, len(topics), env)
         done = runner.run("logdex convert", task, topics)
