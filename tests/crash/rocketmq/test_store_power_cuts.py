@@ -27,7 +27,7 @@ from tests.crash.rocketmq.store_runs import (
     sizes_of,
 )
 
-SEEDS, SEEDS_SLOW, PARTS = 100, 2016, 4
+SEEDS, SEEDS_SLOW, PARTS = 200, 2016, 4
 STEPS_MAX, STEPS_MAX_SLOW = 12, 60
 ERRNOS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS)
 
