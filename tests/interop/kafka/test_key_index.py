@@ -4,7 +4,6 @@ stays as it is. A broker that compacts a log beside its key indexes changes no a
 from __future__ import annotations
 
 import json
-import random
 import shutil
 import subprocess
 import time
@@ -57,24 +56,30 @@ def test_the_broker_ignores_it(tmp_path: Path) -> None:
 
 
 COMPACTED = LogConfig(segment_bytes=4000, index_interval_bytes=300, cleanup_policy=("compact",), retention_ms=-1)
-KEYS = [b"key-%02d" % number for number in range(35)]
+PER_SEGMENT = 17
+"""How many of the batches fit into a segment."""
+KEPT = [number for number in range(100) if number % (2 * PER_SEGMENT) not in range(9, 26)]
+"""The offsets whose keys come only once: the first 9 of a segment, the last 8 of the next one, and
+so on. The cleaner joins what is left of two segments, in its second round, to one that is as long
+as each of them was, and begins and ends like the first one."""
+HOT = [b"hot-%02d" % number for number in range(10)]
+KEYS = [b"key-%02d" % number for number in KEPT] + HOT
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_broker_compacts_beside_it(version: str, tmp_path: Path) -> None:
     """Batches of one size with equal values, so that compacted segments look like those before at
-    both ends."""
+    both ends, and are as long."""
     home, indexes = tmp_path / "home", tmp_path / "indexes"
     partition = home / "pp-0"
     config = topic_config(version, COMPACTED)
     config |= {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.001", "file.delete.delay.ms": "100"}
     run_broker(home, version, {"topics": [{"name": "pp", "partitions": 1, "config": config}]})
     now_ms = time.time_ns() // 1_000_000
-    chance = random.Random(3)
     with Log.open(str(partition), COMPACTED) as log:
-        for turn in range(600):
-            key = KEYS[0] if turn % 20 == 0 else KEYS[chance.randrange(turn // 20 + 1)]
+        for turn in range(12 * PER_SEGMENT):
+            key = b"key-%02d" % turn if turn in KEPT else HOT[turn % len(HOT)]
             log.append([Record(key, bytes(150), now_ms - 10_000 + turn)])
     shutil.copytree(partition, indexes)
     written = 0
@@ -85,7 +90,9 @@ def test_a_broker_compacts_beside_it(version: str, tmp_path: Path) -> None:
     assert written > 10
     before = answers(partition, indexes)
     broker = {"log.cleaner.backoff.ms": "200"}
-    spec = {"seed": 1, "end": "clean", "broker": broker, "steps": [{"do": "await-clean", "topic": "pp"}]}
+    more = {"do": "produce", "topic": "pp", "partition": 0, "records": 100, "flushEvery": 5, "keys": "mod:5"}
+    steps = [{"do": "await-clean", "topic": "pp"}, more, {"do": "await-clean", "topic": "pp"}]
+    spec = {"seed": 1, "end": "clean", "broker": broker, "steps": steps}
     run_broker(home, version, spec)
     by_scan = answers(partition, None)
     assert by_scan != before
