@@ -36,6 +36,8 @@ _log = logging.getLogger(__name__)
 Text = str | bytes
 _PAUSE_S = 0.01
 """How long `poll` waits before it looks again."""
+_LOOK_MESSAGES = 4096
+"""After how many messages a consumer looks whether the log was cut. So many may come again."""
 _AT_END = (GetMessageStatus.OFFSET_OVERFLOW_ONE, GetMessageStatus.NO_MATCHED_LOGIC_QUEUE)
 
 
@@ -59,8 +61,9 @@ class Consumer:
 
     If messages are removed before they were read, the consumer goes on with the first one that is
     there, logs a warning, and counts them in `lost_messages`. If a broker that recovers cuts the
-    log, a consumer that has the store open as a path or a snapshot goes back to the cut, or a few
-    messages before it, because other messages come there, and logs a warning.
+    log, a member that has the store open as a path or a snapshot goes back to the cut, or up to
+    some thousand messages before it, because other messages come there, and logs a warning. Offsets
+    that were committed before the cut and belong to no member stay, as in the engine.
     """
 
     def __init__(
@@ -102,7 +105,7 @@ class Consumer:
         self._committed: dict[Queue, int] = {}
         self.lost_messages = 0
         """How many messages were removed before this member read them. Each time is logged, too."""
-        self._turn = 0
+        self._turn = self._since_look = 0
         self._shared_s = float("-inf")
         self._closed = False
         self._source = source_of(store, env)
@@ -148,16 +151,41 @@ class Consumer:
         while True:
             with self._lock:
                 self._require_open()
-                self._rebalance()
-                found = self._take(max_messages)
-                if not found:
-                    self._source.refresh()
-                    self._go_back_if_cut()
-                    found = self._take(max_messages)
+                found = self._poll(max_messages)
             left = until - time.monotonic()
             if found or left <= 0:
                 return found
             time.sleep(min(left, _PAUSE_S))
+
+    def _poll(self, count: int) -> list[StoredMessage]:
+        """Reads the next messages. Looks for a cut of the log now and then, and before it says that
+        there are none, because what was read may be of two logs."""
+        if self._since_look >= _LOOK_MESSAGES:
+            self._look()
+        self._rebalance()
+        for tried in range(LOOKS_MAX):
+            try:
+                found = self._take(count)
+            except LogdexError:
+                if not self._source.is_cut():
+                    raise
+                found = []
+            if found or (tried and not self._source.is_cut()):
+                self._since_look += len(found)
+                return found
+            self._look()
+        raise LogInUseError("its log was cut each time it was read", path=self._source.root, hint="poll again")
+
+    def _look(self) -> None:
+        """Takes in what was put meanwhile. Goes back where the log was cut, and says so."""
+        for queue, at in self._source.look(self._positions).items():
+            self._positions[queue] = at
+            _log.warning(
+                "group %s goes back to offset %d of topic %s, queue %d: the log was cut, or what was read last cannot "
+                "be read again, and other messages may come there",
+                *(self.group, at, decode_utf8(queue[0]), queue[1]),
+            )
+        self._since_look = 0
 
     def _rebalance(self) -> None:
         """Now and then takes this member's share of the queues."""
@@ -169,56 +197,35 @@ class Consumer:
         if own != self._positions.keys():
             self._positions = {queue: at for queue, at in self._positions.items() if queue in own}
             committed = self._share.committed()
-            self._source.refresh()  # an older view may end before what another member has committed
-            self._positions = {queue: committed.get(queue, 0) for queue in own} | self._positions
+            self._look()  # an older view may end before what another member has committed
+            for queue in own - self._positions.keys():
+                self._begin(queue, committed.get(queue, 0))
             self._committed = {queue: at for queue, at in committed.items() if queue in own}
         self._shared_s = time.monotonic()
 
+    def _begin(self, queue: Queue, at: int) -> None:
+        self._positions[queue] = at
+        self._source.begin(queue, at)
+
     def _take(self, count: int) -> list[StoredMessage]:
         """Reads the queues in turn. Positions move on only with what is returned."""
-        for _ in range(LOOKS_MAX):
-            found: list[StoredMessage] = []
-            moved, error = self._read_in_turn(count, found)
-            if not found and self._go_back_if_cut():
-                continue
-            if not found and error is not None:
-                raise error
-            self._turn += 1
-            self._positions.update(moved)
-            return found
-        raise LogInUseError("its log was cut each time it was read", path=self._source.root, hint="poll again")
-
-    def _read_in_turn(self, count: int, found: list[StoredMessage]) -> tuple[dict[Queue, int], LogdexError | None]:
-        """Reads messages into `found`. Returns the positions behind them, and the error of the
-        queue that could not be read: the next call begins with that queue or comes to it."""
         queues = self.assignment
+        found: list[StoredMessage] = []
         moved: dict[Queue, int] = {}
         for place in range(len(queues)):
             queue = queues[(self._turn + place) % len(queues)]
             try:
                 messages, moved[queue] = self._read(queue, count - len(found))
-            except LogdexError as error:
-                return moved, error
+            except LogdexError:
+                if found:
+                    break  # the next call begins with this queue or comes to it
+                raise
             found += messages
             if len(found) >= count:
                 break
-        return moved, None
-
-    def _go_back_if_cut(self) -> bool:
-        """Goes back to where the log was cut, if it was, and says so."""
-        cut_at = self._source.cut_at()
-        if cut_at is None:
-            return False
-        for queue, at in self._positions.items():
-            first = self._source.end_before(*queue, cut_at)
-            if first < at:
-                self._positions[queue] = first
-                _log.warning(
-                    "group %s reads topic %s, queue %d again from offset %d on: the log was cut there and goes on "
-                    "with other messages",
-                    *(self.group, decode_utf8(queue[0]), queue[1], first),
-                )
-        return True
+        self._turn += 1
+        self._positions.update(moved)
+        return found
 
     def _read(self, queue: Queue, count: int) -> tuple[list[StoredMessage], int]:
         """Reads one queue. Returns messages and the next offset; goes on behind what has no wanted
@@ -268,7 +275,9 @@ class Consumer:
             require_given(queue_id=queue_id, offset=offset)
             if offset < 0:
                 raise UsageError(f"offset must be 0 or more, got {offset}")
-            self._positions[self._own(queue_id)] = offset
+            queue = self._own(queue_id)
+            self._look()
+            self._begin(queue, offset)
 
     def reset_to_time(self, timestamp_ms: int) -> None:
         """Goes on with all own queues of the topic at the first message stored at or after a
@@ -278,10 +287,10 @@ class Consumer:
             self._require_open()
             self._shared_s = float("-inf")
             self._rebalance()
-            self._source.refresh()
+            self._look()
             for topic, queue_id in self.assignment:
                 if topic == self.topic:
-                    self._positions[topic, queue_id] = self._source.offset_by_time(topic, queue_id, timestamp_ms)
+                    self._begin((topic, queue_id), self._source.offset_by_time(topic, queue_id, timestamp_ms))
 
     def _own(self, queue_id: int) -> Queue:
         queue = (self.topic, queue_id)

@@ -5,18 +5,20 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Mapping
 
 from logdex.errors import MissingFileError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.process_lock import lock_is_held
 from logdex.primitives.java_hash import decode_utf8
 from logdex.rocketmq.consume_queue.consume_queue import discover_queues
+from logdex.rocketmq.consuming.cut_watch import CutWatch
+from logdex.rocketmq.consuming.membership import Queue
 from logdex.rocketmq.files.config_files import TopicConfigs
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.read.results import GetMessageResult
 from logdex.rocketmq.settings.store_config import StoreConfig
-from logdex.rocketmq.snapshot.read_mark import SeenMessages
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
 Text = str | bytes
@@ -51,13 +53,18 @@ class Source:
         """Closes what was opened for this consumer."""
         raise NotImplementedError
 
-    def cut_at(self) -> int | None:
-        """Returns the physical offset from which the log may have other messages than were read, if
-        a broker has cut it since the last call."""
+    def begin(self, queue: Queue, position: int) -> None:
+        """Takes up a queue that is read from `position` on."""
 
-    def end_before(self, topic: bytes, queue_id: int, physical_offset: int) -> int:
-        """Returns the queue offset behind the last message of a queue before a physical offset."""
-        raise NotImplementedError
+    def look(self, positions: Mapping[Queue, int]) -> dict[Queue, int]:
+        """Takes in what was put meanwhile. Returns where to go on in the queues that were cut
+        before the position of their reader, as by a broker that recovers."""
+        self.refresh()
+        return {}
+
+    def is_cut(self) -> bool:
+        """Whether the log was cut since the last look."""
+        return False
 
     def get_message(
         self, topic: bytes, queue_id: int, offset: int, max_count: int, tags: Text | None
@@ -85,9 +92,6 @@ class LiveSource(Source):
         """As `Source.make_durable`."""
         self._store.flush_log()
 
-    def cut_at(self) -> None:
-        """Returns None, because nobody else writes the store."""
-
     def close(self) -> None:
         """Does nothing: the store is the caller's."""
 
@@ -98,8 +102,7 @@ class FollowedSource(Source):
     def __init__(self, snapshot: StoreSnapshot, env: Env) -> None:
         super().__init__(snapshot, snapshot.root, snapshot.config, env)
         self._snapshot = snapshot
-        self._seen = SeenMessages(snapshot.commit_log)
-        self._cut_at: int | None = None
+        self._watch = CutWatch(snapshot)
 
     def require_known(self, topic: bytes) -> None:
         """As `Source.require_known`."""
@@ -108,32 +111,18 @@ class FollowedSource(Source):
     def refresh(self) -> None:
         """As `Source.refresh`."""
         self._snapshot.refresh()
-        cut_at = self._seen.look(self._snapshot.near_end())
-        if cut_at is not None:
-            self._cut_at = cut_at if self._cut_at is None else min(cut_at, self._cut_at)
 
-    def get_message(
-        self, topic: bytes, queue_id: int, offset: int, max_count: int, tags: Text | None
-    ) -> GetMessageResult:
-        """As `Source.get_message`."""
-        result = super().get_message(topic, queue_id, offset, max_count, tags)
-        if result.messages:
-            self._seen.add(result.phy_offsets[-1], result.messages[-1])
-        return result
+    def begin(self, queue: Queue, position: int) -> None:
+        """As `Source.begin`."""
+        self._watch.begin(queue, position)
 
-    def cut_at(self) -> int | None:
-        """As `Source.cut_at`."""
-        if self._seen.is_cut():
-            self.refresh()
-        cut_at, self._cut_at = self._cut_at, None
-        return cut_at
+    def look(self, positions: Mapping[Queue, int]) -> dict[Queue, int]:
+        """As `Source.look`."""
+        return self._watch.look(positions)
 
-    def end_before(self, topic: bytes, queue_id: int, physical_offset: int) -> int:
-        """As `Source.end_before`."""
-        try:
-            return self._snapshot.consume_queue(topic, queue_id).max_offset_in(physical_offset)
-        except MissingFileError:
-            return 0
+    def is_cut(self) -> bool:
+        """As `Source.is_cut`."""
+        return self._watch.is_cut()
 
     def make_durable(self) -> None:
         """Does nothing: the process that puts messages decides when they are on disk."""

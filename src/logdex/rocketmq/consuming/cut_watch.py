@@ -1,0 +1,109 @@
+"""Where a consumer goes on after a broker that recovers has cut the log which it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+from logdex.errors import StoreError, UnreadableError
+from logdex.rocketmq.consuming.membership import Queue
+from logdex.rocketmq.snapshot.read_mark import ReadMark
+from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
+
+_MARKS_MAX = 64
+"""The most marks that are kept of a queue: all of the newest, fewer and fewer of the older ones."""
+
+
+class _Passed(NamedTuple):
+    """A message that a reader has passed in its queue."""
+
+    queue_offset: int
+    mark: ReadMark
+
+
+class CutWatch:
+    """Knows, of each queue, some of the messages before the position of its reader, and the last
+    message of the log. A cut takes the end of the log, and of each queue: if the last message is
+    still there, all that was read since the look before is of one log, and if the newest of a
+    queue's marks is there, so are all messages before it."""
+
+    def __init__(self, snapshot: StoreSnapshot) -> None:
+        self._snapshot = snapshot
+        self._last: ReadMark | None = None
+        self._marks: dict[Queue, list[_Passed]] = {}
+        self._sure: dict[Queue, int] = {}
+        """The positions at the last look: nothing before them was cut at that time."""
+
+    def begin(self, queue: Queue, position: int) -> None:
+        """Takes up a queue whose reader goes on at `position`. Cuts before that are noticed,
+        too."""
+        step, marks = 1, list[_Passed]()
+        while position - step >= 0:
+            mark = self._mark_before(queue, position - step + 1)
+            if mark is None:
+                break
+            marks.append(mark)
+            step *= 2
+        self._marks[queue], self._sure[queue] = marks[::-1], position
+
+    def look(self, positions: Mapping[Queue, int]) -> dict[Queue, int]:
+        """Refreshes the snapshot. Returns where to go on in the queues that were cut before the
+        position of their reader: behind the newest message that is known to be still there, so that
+        some messages may come again. After an error the next look finds the same cut."""
+        passed = {queue: self._mark_before(queue, at) for queue, at in positions.items() if at != self._sure[queue]}
+        self._snapshot.refresh()
+        last = self._snapshot.newest_mark()
+        if not self.is_cut():
+            for queue, mark in passed.items():
+                self._marks[queue] = _thinned(self._marks[queue], mark)
+            self._last, self._sure = last or self._last, dict(positions)
+            return {}
+        kept = {queue: self._still_there(self._marks[queue]) for queue in positions}
+        sure = dict[Queue, int]()
+        for queue, at in positions.items():
+            is_whole = kept[queue] == self._marks[queue]
+            sure[queue] = min(self._sure[queue] if is_whole else _behind(kept[queue]), at)
+        self._last, self._marks, self._sure = last, kept, sure
+        return {queue: at for queue, at in sure.items() if at < positions[queue]}
+
+    def is_cut(self) -> bool:
+        """Whether the last message of the log at the last look is gone."""
+        return self._last is not None and not self._is_there(self._last)
+
+    def _mark_before(self, queue: Queue, position: int) -> _Passed | None:
+        """Returns the message before a position of a queue, None if it cannot be read."""
+        if position <= 0:
+            return None
+        with suppress(StoreError):
+            entry = self._snapshot.consume_queue(*queue).entry(position - 1)
+            mark = ReadMark.at(self._snapshot.commit_log, entry.physical_offset)
+            return None if mark is None else _Passed(position - 1, mark)
+        return None
+
+    def _still_there(self, marks: list[_Passed]) -> list[_Passed]:
+        count = len(marks)
+        while count and not self._is_there(marks[count - 1].mark):
+            count -= 1
+        return marks[:count]
+
+    def _is_there(self, mark: ReadMark) -> bool:
+        """Whether a message is as it was, or was removed with the oldest files. One that cannot be
+        read is not, so that messages rather come again than are missing."""
+        try:
+            return mark.is_in(self._snapshot.commit_log)
+        except UnreadableError:
+            return False
+
+
+def _behind(marks: list[_Passed]) -> int:
+    return marks[-1].queue_offset + 1 if marks else 0
+
+
+def _thinned(marks: list[_Passed], newest: _Passed | None) -> list[_Passed]:
+    """Returns marks with another one. Of the older half of too many, every second one is kept."""
+    if newest is None or (marks and newest.queue_offset <= marks[-1].queue_offset):
+        return marks
+    if len(marks) >= _MARKS_MAX:
+        marks = marks[: _MARKS_MAX // 2 : 2] + marks[_MARKS_MAX // 2 :]
+    return [*marks, newest]
