@@ -31,6 +31,8 @@ class CutWatch:
     def __init__(self, snapshot: StoreSnapshot) -> None:
         self._snapshot = snapshot
         self._last: ReadMark | None = None
+        self._end: int | None = None
+        """Where the log ended at the last look."""
         self._marks: dict[Queue, list[_Passed]] = {}
         self._sure: dict[Queue, int] = {}
         """The positions at the last look: nothing before them was cut at that time."""
@@ -51,10 +53,12 @@ class CutWatch:
         """Refreshes the snapshot. Returns where to go on in the queues that were cut before the
         position of their reader: behind the newest message that is known to be still there, so that
         some messages may come again. After an error the next look finds the same cut."""
+        was_cut = self._has_refreshed()
         passed = {queue: self._mark_before(queue, at) for queue, at in positions.items() if at != self._sure[queue]}
         self._snapshot.refresh()
-        last = self._snapshot.newest_mark()
-        if not self.is_cut():
+        last, is_cut = self._snapshot.newest_mark(), was_cut or self._is_last_gone()
+        self._end = self._snapshot.valid_end_offset
+        if not is_cut:
             for queue, mark in passed.items():
                 self._marks[queue] = _thinned(self._marks[queue], mark)
             self._last, self._sure = last or self._last, dict(positions)
@@ -68,7 +72,14 @@ class CutWatch:
         return {queue: at for queue, at in sure.items() if at < positions[queue]}
 
     def is_cut(self) -> bool:
-        """Whether the last message of the log at the last look is gone."""
+        """Whether the log was cut since the last look."""
+        return self._has_refreshed() or self._is_last_gone()
+
+    def _has_refreshed(self) -> bool:
+        """Whether the snapshot has refreshed itself, as it does where it meets a cut."""
+        return self._end is not None and self._snapshot.valid_end_offset != self._end
+
+    def _is_last_gone(self) -> bool:
         return self._last is not None and not self._is_there(self._last)
 
     def _mark_before(self, queue: Queue, position: int) -> _Passed | None:
@@ -77,7 +88,7 @@ class CutWatch:
             return None
         with suppress(StoreError):
             entry = self._snapshot.consume_queue(*queue).entry(position - 1)
-            mark = ReadMark.at(self._snapshot.commit_log, entry.physical_offset)
+            mark = ReadMark.at(self._snapshot.commit_log, entry.physical_offset) if entry.is_message else None
             return None if mark is None else _Passed(position - 1, mark)
         return None
 
