@@ -58,7 +58,7 @@ class CutWatch:
         self._snapshot.refresh()
         last, is_cut = self._snapshot.newest_mark(), was_cut or self._is_last_gone()
         self._end = self._snapshot.valid_end_offset
-        if not is_cut:
+        if not is_cut and not any(self._is_beyond(queue, at) for queue, at in positions.items()):
             for queue, mark in passed.items():
                 self._marks[queue] = _thinned(self._marks[queue], mark)
             self._last, self._sure = last or self._last, dict(positions)
@@ -70,6 +70,12 @@ class CutWatch:
             sure[queue] = min(self._sure[queue] if is_whole else _behind(kept[queue]), at)
         self._last, self._marks, self._sure = last, kept, sure
         return {queue: at for queue, at in sure.items() if at < positions[queue]}
+
+    def _is_beyond(self, queue: Queue, position: int) -> bool:
+        """Whether a reader has passed more than a queue has, because it was cut within a look."""
+        with suppress(StoreError):
+            return self._sure[queue] < position > self._snapshot.consume_queue(*queue).max_offset
+        return False
 
     def is_cut(self) -> bool:
         """Whether the log was cut since the last look."""
