@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from logdex.errors import StoreError, UnreadableError
+from logdex.jobs.look_again import LOOKS_MAX
 from logdex.rocketmq.consuming.membership import Queue
 from logdex.rocketmq.snapshot.read_mark import ReadMark
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
@@ -55,8 +56,8 @@ class CutWatch:
         some messages may come again. After an error the next look finds the same cut."""
         was_cut = self._has_refreshed()
         passed = {queue: self._mark_before(queue, at) for queue, at in positions.items() if at != self._sure[queue]}
-        self._snapshot.refresh()
-        last, is_cut = self._snapshot.newest_mark(), was_cut or self._is_last_gone()
+        last = self._refreshed()
+        is_cut = was_cut or self._is_last_gone()
         self._end = self._snapshot.valid_end_offset
         if not is_cut and not any(self._is_beyond(queue, at) for queue, at in positions.items()):
             for queue, mark in passed.items():
@@ -70,6 +71,17 @@ class CutWatch:
             sure[queue] = min(self._sure[queue] if is_whole else _behind(kept[queue]), at)
         self._last, self._marks, self._sure = last, kept, sure
         return {queue: at for queue, at in sure.items() if at < positions[queue]}
+
+    def _refreshed(self) -> ReadMark | None:
+        """Refreshes the snapshot, and again where its last message is cut meanwhile. Returns the
+        mark of that message, None if there is none."""
+        last: ReadMark | None = None
+        for _ in range(LOOKS_MAX):
+            self._snapshot.refresh()
+            last = self._snapshot.newest_mark()
+            if last is not None or self._snapshot.valid_end_offset <= self._snapshot.commit_log.min_offset:
+                break
+        return last
 
     def _is_beyond(self, queue: Queue, position: int) -> bool:
         """Whether a reader has passed more than a queue has, because it was cut within a look."""
