@@ -9,7 +9,7 @@ from typing import NamedTuple
 from logdex.errors import StoreError, UnreadableError
 from logdex.jobs.look_again import LOOKS_MAX
 from logdex.rocketmq.consuming.membership import Queue
-from logdex.rocketmq.snapshot.read_mark import ReadMark
+from logdex.rocketmq.snapshot.read_mark import ReadMark, thinned
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
 _MARKS_MAX = 64
@@ -61,7 +61,7 @@ class CutWatch:
         self._end = self._snapshot.valid_end_offset
         if not is_cut and not any(self._is_beyond(queue, at) for queue, at in positions.items()):
             for queue, mark in passed.items():
-                self._marks[queue] = _thinned(self._marks[queue], mark)
+                self._add(queue, mark)
             self._last, self._sure = last or self._last, dict(positions)
             return {}
         kept = {queue: self._still_there(self._marks[queue]) for queue in positions}
@@ -110,6 +110,11 @@ class CutWatch:
             return None if mark is None else _Passed(position - 1, mark)
         return None
 
+    def _add(self, queue: Queue, newest: _Passed | None) -> None:
+        marks = self._marks[queue]
+        if newest is not None and (not marks or newest.queue_offset > marks[-1].queue_offset):
+            self._marks[queue] = thinned([*marks, newest], _MARKS_MAX)
+
     def _still_there(self, marks: list[_Passed]) -> list[_Passed]:
         count = len(marks)
         while count and not self._is_there(marks[count - 1].mark):
@@ -127,12 +132,3 @@ class CutWatch:
 
 def _behind(marks: list[_Passed]) -> int:
     return marks[-1].queue_offset + 1 if marks else 0
-
-
-def _thinned(marks: list[_Passed], newest: _Passed | None) -> list[_Passed]:
-    """Returns marks with another one. Of the older half of too many, every second one is kept."""
-    if newest is None or (marks and newest.queue_offset <= marks[-1].queue_offset):
-        return marks
-    if len(marks) >= _MARKS_MAX:
-        marks = marks[: _MARKS_MAX // 2 : 2] + marks[_MARKS_MAX // 2 :]
-    return [*marks, newest]

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from logdex.errors import CorruptError, MissingFileError, StoreError, UnreadableError, UsageError
 from logdex.io.env import Env
@@ -20,6 +20,8 @@ from logdex.rocketmq.commit_log.log_end import EndKind, LogEnd
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.scan.log_walk import readable, require_message_start
 from logdex.rocketmq.settings.store_config import StoreConfig
+
+T = TypeVar("T")
 
 SEEN_MAX = 4096
 
@@ -91,6 +93,12 @@ def why_another(log: CommitLog, mark: ReadMark | None, position: int, config: St
     return None
 
 
+def thinned(marks: list[T], most: int) -> list[T]:
+    """Returns marks, the oldest first. Of the older half of more than `most`, every second one is
+    kept, and always the first."""
+    return marks if len(marks) <= most else marks[: most // 2 : 2] + marks[most // 2 :]
+
+
 class ScanEnd:
     """Where a log ends when a scan begins, so that it does not run after a broker that writes on,
     and the mark of the message before it, by which the scan notices that a broker has cut the log.
@@ -144,9 +152,7 @@ class SeenMessages:
         place = bisect_left(self._seen, seen.offset, key=lambda each: each.offset)
         if all(each.offset != seen.offset for each in self._seen[place : place + 1]):
             self._seen.insert(place, seen)
-        if len(self._seen) > SEEN_MAX:
-            half = SEEN_MAX // 2
-            self._seen = self._seen[:half:2] + self._seen[half:]
+        self._seen = thinned(self._seen, SEEN_MAX)
 
     def look(self, end: LogEnd) -> int | None:
         """Looks at the log before it is read up to `end`. Returns the offset behind the newest
