@@ -30,6 +30,8 @@ _MAP_FAILED = ctypes.c_void_p(-1).value
 _NO_FAULT = -1
 """The lowest page with a fault, if there is none: the handler takes it for an unsigned number."""
 _READ_BYTES = 1 << 26
+_MADV_POPULATE_READ = 22
+"""Linux from 5.14 on. Python's `mmap` does not name it."""
 
 
 @cache
@@ -38,6 +40,7 @@ def _libc() -> Any:
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *([ctypes.c_int] * 3), ctypes.c_long]
     libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     return libc
 
 
@@ -222,6 +225,18 @@ def _mapping_of(array: npt.NDArray[Any]) -> _Mapping | None:
 
     owner = owner_of(array)
     return owner if isinstance(owner, _Mapping) else None
+
+
+def map_pages(array: npt.NDArray[Any], start: int, stop: int) -> None:
+    """Has the system map all pages of the bytes [start, stop) of a mapped file at once. So a kernel
+    meets no page faults, and its prefetches reach the bytes. Where the system does not know how, or
+    bytes cannot be read, each page is mapped when it is used. Other arrays are passed over."""
+    mapping = _mapping_of(array)
+    if mapping is None:
+        return
+    first, stop = start - start % mmap.PAGESIZE, min(stop, mapping.size_bytes)
+    if first < stop:
+        _libc().madvise(mapping.address + first, stop - first, _MADV_POPULATE_READ)
 
 
 def is_mapped(array: npt.NDArray[Any]) -> bool:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from logdex.errors import MissingFileError, UsageError, VanishedError
 from logdex.io.env import Env
+from logdex.io.mapped.mapping import map_pages
 from logdex.io.mapped.partly_loaded import forget_before
 from logdex.kernels.rocketmq.message_scan import Int64s
 from logdex.rocketmq.columns.message_arrow import messages_to_batch
@@ -30,6 +31,9 @@ from logdex.rocketmq.settings.store_config import StoreConfig
 
 _PLAIN_COUNT = 32
 """How many messages `get_message` reads where it is asked."""
+_DENSE_BYTES = 1 << 16
+"""If there is a message of the queue per so many bytes of the log, all pages from the first message
+to the last are mapped at once. The system maps about as much for each message by itself."""
 _Rows = tuple[Window, Int64s]
 
 
@@ -156,6 +160,9 @@ class _QueueReading:
             return 0
         with mapped:
             positions, done = offsets[:count] - file.start_offset, 0
+            begin, end = int(positions.min()), int((positions + sizes[:count]).max())
+            if end - begin <= count * _DENSE_BYTES:
+                map_pages(mapped.array, begin, end)
             while done < count:
                 rest = slice(done, count)
                 forget_before(mapped.array, int(positions[rest].min()))

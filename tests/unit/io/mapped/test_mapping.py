@@ -15,7 +15,14 @@ import pytest
 from logdex.errors import UnreadableError
 from logdex.io.env import Env
 from logdex.io.mapped import bus_error, mapping
-from logdex.io.mapped.mapping import has_faults, readable_end, require_no_faults, require_readable, take_unreadable
+from logdex.io.mapped.mapping import (
+    has_faults,
+    map_pages,
+    readable_end,
+    require_no_faults,
+    require_readable,
+    take_unreadable,
+)
 from logdex.testing import BadSectorsEnv
 
 PAGE = 4096
@@ -42,6 +49,36 @@ def test_what_was_cut_off_reads_as_zeros_and_is_noted(path: Path) -> None:
     with pytest.raises(UnreadableError) as caught, mapped:
         pass
     assert (caught.value.path, caught.value.position, caught.value.size_bytes) == (str(path), 5000, 5000)
+
+
+def mapped_kib(path: Path) -> int:
+    """Returns how much of a file this process has in its page tables."""
+    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
+    assert any(line.endswith(str(path)) for line in lines)
+    return next(int(line.split()[1]) for line in lines if line.startswith("Rss:"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux only: MADV_POPULATE_READ")
+def test_pages_are_mapped_at_once(path: Path) -> None:
+    os.truncate(path, 8 << 20)
+    data = Env().map_read(str(path)).array
+    assert mapped_kib(path) == 0
+    map_pages(data, (2 << 20) + 5, (6 << 20) + 5)
+    assert 4096 <= mapped_kib(path) < 8192
+    map_pages(data, 0, 1 << 40)
+    assert mapped_kib(path) == 8192
+    map_pages(data, 9 << 20, 10 << 20)
+    map_pages(np.zeros(9, np.uint8), 0, 9)
+
+
+def test_pages_that_were_cut_off_are_no_fault_before_they_are_used(path: Path) -> None:
+    data = Env().map_read(str(path)).array
+    os.truncate(path, 5000)
+    map_pages(data, 0, SIZE)
+    assert not has_faults(data)
+    assert data[4999]
+    assert not data[2 * PAGE]
+    assert has_faults(data)
 
 
 def test_only_bytes_that_are_asked_for_matter(path: Path) -> None:
