@@ -50,6 +50,8 @@ def run_until_settled(
             sizes = {path: env.size_bytes(path) for path in logs}
             check = make()
             check.run()
+            if not env.is_dir(directory):
+                raise VanishedError("the partition was removed meanwhile", path=directory)
             found = {(each.check, each.path, each.position): each for each in out.since(mark)}
             are_all_listed = out.mark().truncated == mark.truncated
             if are_all_listed and not found:

@@ -159,4 +159,4 @@ class PartitionChecks:
 
         check = run_until_settled(make, directory, out, totals, env)
         progress(totals.records, totals.bytes)
-        return {} if check is None else {directory: LogEnd(check.next_offset, check.end_is_certain)}
+        return {} if check is None else {directory: LogEnd(directory, check.next_offset, check.end_is_certain)}

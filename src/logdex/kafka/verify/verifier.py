@@ -135,7 +135,7 @@ def _verify_partition(
     stored = read_checkpoints(directory, env) if is_home else {}
     end = check(CheckedPartition(directory, own, start, only), out, totals)
     if name is not None and end is not None:
-        check_checkpoints(stored, {TopicPartition(name.topic, name.partition): end}, out)
+        check_checkpoints(stored, {TopicPartition(name.topic, name.partition): end}, out, env)
 
 
 def log_size_bytes(path: StrPath | KafkaPath, *, env: Env = DEFAULT_ENV) -> int:
@@ -218,5 +218,5 @@ def _verify_log_dir(
     ends = {own[directory].topic_partition: end for directory, end in found_ends.items()}
     for name in log_dir.other_names():
         out.info("foreign-file", f"{path}/{name}", "not one of Kafka's files")
-    check_checkpoints(stored, ends, out)
+    check_checkpoints(stored, ends, out, env)
     check_meta_properties(path, out, env)
