@@ -28,7 +28,9 @@ from tests.cli.helpers import run, run_json
 from tests.crash.trees import Fresh, Tree, tree
 
 PUBLISHING = frozenset({"rename", "link", "exchange", "remove", "remove_tree", "sync", "sync_dir", "lock_file"})
-EVERY_KILL = pytest.mark.parametrize("every", [200, pytest.param(1, marks=pytest.mark.slow)])
+EVERY_KILL = pytest.mark.parametrize(
+    "every", [200, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])]
+)
 """Of the kills before publishing begins, each or only some."""
 
 KILLS_MAX = 3

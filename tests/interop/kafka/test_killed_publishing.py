@@ -14,7 +14,7 @@ from logdex import open_partition
 from logdex.io.name_changes import STAGING_PREFIX
 from logdex.jobs.journal import LOCK_NAME
 from logdex.kafka.files.checkpoints import TopicPartition, format_checkpoint
-from logdex.kafka.files.file_names import CLEAN_SHUTDOWN, RECOVERY_POINT_CHECKPOINT
+from logdex.kafka.files.file_names import CLEAN_SHUTDOWN, RECOVERY_POINT_CHECKPOINT, TXN_INDEX_SUFFIX
 from logdex.kafka.rebuild import rebuild
 from logdex.kafka.recover import recover
 from logdex.kafka.settings.log_config import LogConfig
@@ -59,12 +59,16 @@ def messages(home: Path, version: str) -> dict[str, list[Any]]:
 
 def kill_points(home: Path, command: Callable[..., object]) -> list[int]:
     """Some operations between the journal and the last change of a name, the first and the last
-    included."""
+    included, and those just after a transaction index got another name: without it a broker would
+    serve aborted records."""
     env = FaultEnv(str(home))
     command(str(home), str(home), in_place=True, env=env)
     begin = max(at for at, (kind, path) in enumerate(env.log, 1) if kind == "sync" and path.endswith(LOCK_NAME))
     names = [at for at, (kind, _) in enumerate(env.log, 1) if kind in ("rename", "link") and at > begin]
-    return [names[number * (len(names) - 1) // (KILLS - 1)] + 1 for number in range(KILLS)]
+    indexes = [at for at in names if TXN_INDEX_SUFFIX in env.log[at - 1][1]]
+    assert indexes
+    chosen = {names[number * (len(names) - 1) // (KILLS - 1)] for number in range(KILLS)}
+    return sorted(at + 1 for at in chosen | {indexes[0], indexes[-1]})
 
 
 @EACH_VERSION
