@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 from logdex.errors import IncompleteReadWarning, UsageError
 from logdex.frames.conditions import Conditions
-from logdex.primitives.wrong_questions import nearest
+from logdex.primitives.wrong_questions import nearest, require_no_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,8 +66,8 @@ class ScanFrames(ABC):
 
     def _reader_with_times(self, columns: Sequence[str] | None) -> pa.RecordBatchReader:
         """Returns what `arrow_reader` does, also of timestamps."""
-        if isinstance(columns, str | bytes):
-            raise UsageError(f"the columns are {columns!r}", hint=f"give a list of names: [{columns!r}]")
+        if columns is not None:
+            require_no_text(columns)
         if columns is None or all(name in self.schema.names for name in columns):
             return self.arrow_reader(columns)
         import pyarrow as pa

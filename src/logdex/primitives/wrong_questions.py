@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from operator import index
 
-from logdex.errors import MissingFileError, UsageError
+from logdex.errors import LogClosedError, MissingFileError, UsageError
 
 _LISTED = 8
 _CUTOFF = 0.6
@@ -43,6 +43,12 @@ def _listed(known: Sequence[int]) -> str:
         return f"{numbers[0]} to {numbers[-1]}"
     shown = ", ".join(map(str, numbers[:_LISTED]))
     return shown if len(numbers) <= _LISTED else f"{shown} and {len(numbers) - _LISTED} more"
+
+
+def require_open(path: str, *, is_closed: bool) -> None:
+    """Raises `LogClosedError` for a question to a snapshot that was closed."""
+    if is_closed:
+        raise LogClosedError("the snapshot was closed", path=path, hint="open it again")
 
 
 def require_times(begin_ms: int | None, end_ms: int | None) -> None:
@@ -100,8 +106,16 @@ def require_poll(name: str, most: int, timeout_s: float) -> None:
     require_given(**{name: most})
     if most < 1:
         raise UsageError(f"{name} must be 1 or more, got {most}")
-    if not isinstance(timeout_s, int | float):
-        raise UsageError(f"timeout is {timeout_s!r}", hint="give seconds as a number")
+    if timeout_s is None:
+        raise UsageError("timeout is None", hint="give seconds as a number, 0 or more")
+    require_seconds(timeout=timeout_s)
+
+
+def require_seconds(**numbers: float | None) -> None:
+    """Raises `UsageError` for what is no number of seconds to wait."""
+    for name, number in numbers.items():
+        if number is not None and not (isinstance(number, int | float) and number >= 0):
+            raise UsageError(f"{name} is {number!r}", hint="give seconds as a number, 0 or more")
 
 
 def require_order(**offsets: int | None) -> None:
@@ -128,6 +142,12 @@ def require_names(what: str, given: Iterable[str], known: Iterable[str]) -> None
     for name in given:
         if name not in names:
             raise UsageError(f"unknown {what}: {name}", hint=nearest(name, names, names))
+
+
+def require_no_text(columns: Sequence[str]) -> None:
+    """Raises `UsageError` if one text is given as the names of columns."""
+    if isinstance(columns, str | bytes):
+        raise UsageError(f"the columns are {columns!r}", hint=f"give a list of names: [{columns!r}]")
 
 
 def nearest(name: str, by_lower: Mapping[str, str], all_names: Iterable[str]) -> str:

@@ -14,6 +14,7 @@ from logdex.frames.dataset import LogDataset
 from logdex.frames.extras import require
 from logdex.frames.tables import LogTables
 from logdex.primitives.shown import repr_of
+from logdex.primitives.wrong_questions import require_open
 
 BATCH_ROWS = 10_000
 
@@ -70,7 +71,9 @@ class SqlSession:
         """Runs a statement, or several of which the last one may be a SELECT, and yields its rows:
         at least one batch, which may be empty, unless the statement has no result. Raises
         `UsageError` for a statement that DuckDB refuses, for none, and for a SELECT whose rows
-        another statement would hide; and the error of a log that cannot be read."""
+        another statement would hide; the error of a log that cannot be read; and `LogClosedError`
+        after `close`."""
+        require_open(self.tables.path, is_closed=self._closed)
         with self._errors(query):
             self._require_one_result(query)
             relation = self.connection.sql(query)
@@ -85,6 +88,8 @@ class SqlSession:
                 yield pa.RecordBatch.from_pylist([], schema=reader.schema)
 
     def _require_one_result(self, query: str) -> None:
+        if not isinstance(query, str):
+            raise UsageError(f"the query is {query!r}", hint="give a str")
         query.encode()  # raises an error for what is no text
         statements = self.connection.extract_statements(query)
         if not statements:

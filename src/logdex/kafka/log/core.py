@@ -24,6 +24,7 @@ from logdex.kafka.log.swap import open_cleaned_segment
 from logdex.kafka.segment.log_segment import LogSegment
 from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.state.leader_epochs import LeaderEpochs
+from logdex.primitives.wrong_questions import require_counts
 
 
 class LogCore:
@@ -117,7 +118,9 @@ class LogCore:
         return max(end, self.log_start_offset)
 
     def set_high_watermark(self, offset: int | None) -> None:
-        """Holds the high watermark at `offset`; None lets it follow the log end again."""
+        """Holds the high watermark at `offset`; None lets it follow the log end again. Raises
+        `UsageError` for a negative offset."""
+        require_counts(high_watermark=offset)
         with self.lock:
             self._pinned_high_watermark = offset
 

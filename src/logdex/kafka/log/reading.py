@@ -63,6 +63,7 @@ class ReadableLog(OpenedLog[Record]):
 
     def topics(self) -> dict[str, list[int]]:
         """The topic and the number of the partition, as a log directory's `topics` has them."""
+        self._core.require_open()
         return {self._core.home.name.topic: [self._core.home.name.partition]}
 
     @property

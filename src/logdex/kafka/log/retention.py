@@ -12,6 +12,7 @@ from collections.abc import Callable
 from logdex.errors import OffsetOutOfRangeError, UsageError
 from logdex.kafka.log.core import LogCore
 from logdex.kafka.segment.log_segment import LogSegment
+from logdex.primitives.wrong_questions import require_given
 
 
 def delete_records(core: LogCore, before: int) -> int:
@@ -20,6 +21,7 @@ def delete_records(core: LogCore, before: int) -> int:
 
     Returns the log start offset.
     """
+    require_given(before=before)
     with core.lock:
         core.group_commit.wait_until_idle()
         core.require_usable()
@@ -116,6 +118,7 @@ def truncate_to(core: LogCore, offset: int) -> bool:
     last batch ends, also if `offset` lies in a gap behind that. (A broker's log ends at `offset`
     until it is opened again, and only then moves back.)
     """
+    require_given(offset=offset)
     if offset < 0:
         raise UsageError(f"cannot truncate to {offset}", hint="use 0 or more")
     with core.restructuring():

@@ -14,6 +14,7 @@ from logdex.kafka.batch.record import Compression, Record
 from logdex.kafka.log.append import AppendInfo
 from logdex.kafka.state.producer_state import ProducerState
 from logdex.primitives.shown import repr_of
+from logdex.primitives.wrong_questions import require_given
 
 
 class TransactionalLog(Protocol):
@@ -45,6 +46,7 @@ class Transaction:
     def __init__(
         self, log: TransactionalLog, producer_id: int, producer_epoch: int, in_transaction: dict[int, object]
     ) -> None:
+        require_given(producer_id=producer_id, producer_epoch=producer_epoch)
         if producer_id < 0 or producer_epoch < 0:
             raise UsageError(
                 f"producer {producer_id} with epoch {producer_epoch} is invalid", hint="use 0 or more for both"

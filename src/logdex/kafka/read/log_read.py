@@ -21,7 +21,7 @@ from logdex.kafka.segment.file_records import UP_TO_MAGIC_SIZE_BYTES, LogOffsetP
 from logdex.kafka.segment.log_segment import LogSegment, SegmentRead
 from logdex.kafka.segment.log_segments import floor_segment
 from logdex.kafka.segment.transaction_index import AbortedTxn
-from logdex.primitives.wrong_questions import require_counts, require_longs
+from logdex.primitives.wrong_questions import require_counts, require_given, require_longs
 
 READ_UNCOMMITTED = "read_uncommitted"
 READ_COMMITTED = "read_committed"
@@ -49,7 +49,8 @@ class LogView(NamedTuple):
 
     def check_offset(self, offset: int) -> None:
         """Raises `OffsetOutOfRangeError` if `offset` lies before the log's start or after its
-        end."""
+        end, and `UsageError` for what is no offset."""
+        require_given(offset=offset)
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRangeError(
                 offset, path=self.path, log_start_offset=self.log_start_offset, log_end_offset=self.log_end_offset
@@ -258,7 +259,9 @@ def read_records(
     view: LogView, offset: int, max_bytes: int, isolation: str, *, max_records: int | None, control: bool
 ) -> list[Record]:
     """Returns records from `offset` on, see `Log.read`. Skips batches without visible records. With
-    `max_records`, batches behind the last of these records are hardly read."""
+    `max_records`, batches behind the last of these records are hardly read. Raises `UsageError` for
+    a negative `max_records`."""
+    require_counts(max_records=max_records)
     records: list[Record] = []
     position = offset
     while True:

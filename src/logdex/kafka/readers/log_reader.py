@@ -26,7 +26,7 @@ from logdex.kafka.read.log_read import READ_UNCOMMITTED
 from logdex.kafka.readers.log_start import LogStart
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 from logdex.primitives.shown import repr_of
-from logdex.primitives.wrong_questions import require_given, require_poll
+from logdex.primitives.wrong_questions import require_counts, require_given, require_poll
 
 _PAUSE_S = 0.01
 
@@ -171,10 +171,11 @@ class LogReader:
 
     def seek(self, offset: int) -> None:
         """Goes on at an offset. A commit then commits that. Raises `OffsetOutOfRangeError` for one
-        behind the log's end."""
+        behind the log's end, and `UsageError` for a negative one."""
         with self._guard:
             self._require_open()
             require_given(offset=offset)
+            require_counts(offset=offset)
             offset, beyond = self._place(offset)
             if beyond is not None:
                 raise beyond

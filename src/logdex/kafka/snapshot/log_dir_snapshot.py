@@ -29,7 +29,7 @@ from logdex.kafka.read.record_scan import KafkaScan
 from logdex.kafka.settings.log_config import LogConfig, LogSettings, make_config
 from logdex.kafka.snapshot.partition_snapshot import Key, PartitionSnapshot
 from logdex.primitives.shown import counted, repr_of
-from logdex.primitives.wrong_questions import require_most, require_times, unknown_part, unknown_topic
+from logdex.primitives.wrong_questions import require_most, require_open, require_times, unknown_part, unknown_topic
 
 
 class LogDirSnapshot(OpenedLog[Record]):
@@ -85,6 +85,7 @@ class LogDirSnapshot(OpenedLog[Record]):
 
     def topics(self) -> dict[str, list[int]]:
         """Returns partition numbers by topic."""
+        require_open(self.path, is_closed=self._closed)
         return partitions_by_topic(self._dirs.values())
 
     def partition(self, topic: str, partition: int) -> PartitionSnapshot:
@@ -101,6 +102,7 @@ class LogDirSnapshot(OpenedLog[Record]):
     def _some(self, topic: str | None, partition: int | None) -> list[PartitionSnapshot]:
         """Returns the partitions of a topic, one partition, or all: sorted by topic and
         number, internal topics last."""
+        require_open(self.path, is_closed=self._closed)
         wanted = [
             each.name
             for each in sorted(self._dirs.values(), key=lambda each: each.topic in INTERNAL_TOPICS)

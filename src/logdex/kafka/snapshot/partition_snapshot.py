@@ -47,7 +47,7 @@ from logdex.kafka.state.leader_epochs import EpochEntry, LeaderEpochs
 from logdex.kafka.state.producer_state import ProducerStates
 from logdex.primitives.shown import counted, repr_of
 from logdex.primitives.text import to_bytes
-from logdex.primitives.wrong_questions import require_most, require_times
+from logdex.primitives.wrong_questions import require_most, require_open, require_times
 
 Key = str | bytes
 
@@ -113,6 +113,7 @@ class PartitionSnapshot(OpenedLog[Record]):
 
     def topics(self) -> dict[str, list[int]]:
         """Returns the topic and the number of the partition, as a log directory's `topics` does."""
+        require_open(self.path, is_closed=self._is_closed)
         return {self.topic: [self.partition]}
 
     @property
@@ -130,8 +131,7 @@ class PartitionSnapshot(OpenedLog[Record]):
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that consumers can read: the checkpointed log start offset, or the base
-        offset of the first segment if that is higher."""
+        """The first offset that consumers can read."""
         first = self.segments[0].base_offset if self.segments else 0
         return max(self.checkpoints.log_start_offset or 0, first)
 
@@ -340,8 +340,7 @@ class PartitionSnapshot(OpenedLog[Record]):
 
     # -- the snapshot as a whole ------------------------------------------------------------------
     def listed_again(self) -> PartitionSnapshot:
-        """Returns a snapshot of the partition as it is now. Raises `VanishedError` if its
-        directory, or its .log if it is one file, is not there any more."""
+        """Returns a snapshot of the partition now. Raises `VanishedError` if it is gone."""
         if self._found.kind is KafkaPathKind.LOG:
             self.env.size_bytes(self.path)
         return PartitionSnapshot(self._found, self.config, env=self.env)  # another file may be open under a name
@@ -354,8 +353,9 @@ class PartitionSnapshot(OpenedLog[Record]):
 
     def view(self, isolation: str | None = None) -> PartitionView:
         """Returns the partition as the last look found it. With ``read_committed`` it has the last
-        stable offset."""
+        stable offset. Raises `LogClosedError` after `close`."""
         with self._lock:
+            require_open(self.path, is_closed=self._is_closed)
             stable = self.last_stable_offset if isolation == READ_COMMITTED else OFFSET_MAX
             return PartitionView(self.topic, self.partition, self.segments, self.env, self.log_start_offset, stable)
 

@@ -18,7 +18,7 @@ from logdex.jobs.look_again import LOOKS_MAX
 from logdex.primitives.java_hash import decode_utf8
 from logdex.primitives.shown import repr_of
 from logdex.primitives.text import to_bytes
-from logdex.primitives.wrong_questions import require_given, require_poll
+from logdex.primitives.wrong_questions import require_counts, require_given, require_poll, require_seconds
 from logdex.rocketmq.consume_queue.tag_filter import TagFilter
 from logdex.rocketmq.consuming.home import checked_group
 from logdex.rocketmq.consuming.local_offsets import LocalFileOffsetStore
@@ -93,6 +93,10 @@ class Consumer:
             raise UsageError(
                 "with an offset_store, a consumer reads all queues by itself", hint="give mode='broadcasting' too"
             )
+        if offset_store is not None and not isinstance(offset_store, LocalFileOffsetStore):
+            raise UsageError(f"offset_store is {offset_store!r}", hint="offset_store=LocalFileOffsetStore(path)")
+        require_counts(max_reconsume_times=max_reconsume_times)
+        require_seconds(rebalance_interval_s=rebalance_interval_s)
         self.group, self.topic, self.mode = checked_group(group), to_bytes(topic), mode
         self._tags = None if tags is None else to_bytes(tags)
         TagFilter.parse(self._tags)

@@ -22,7 +22,7 @@ from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.settings.dialect import Dialect
 
 TAG_INDEX_TYPE = "T"
-"""The index type of tags (MessageConst.INDEX_TAG_TYPE)."""
+"""The index type of tags (MessageConst.INDEX_TAG_TYPE). Keys have none in an IndexFile."""
 
 
 class KeyBatch(NamedTuple):

@@ -37,6 +37,13 @@ class MessageId:
         data, _ = _bytes_of(text, "a MessageID")
         return MessageId(Host.unpack(data[:-8]), int.from_bytes(data[-8:], "big", signed=True))
 
+    @staticmethod
+    def of(wanted: str | MessageId) -> MessageId:
+        """Returns a MessageID, parsed if it is a text. Raises `UsageError` for anything else."""
+        if not isinstance(wanted, str | MessageId):
+            raise UsageError(f"a MessageID is a str, not {type(wanted).__name__}", hint="a message has it as msg_id")
+        return MessageId.parse(wanted) if isinstance(wanted, str) else wanted
+
 
 @dataclass(frozen=True, slots=True)
 class UniqueKey:

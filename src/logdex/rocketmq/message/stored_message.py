@@ -31,6 +31,7 @@ from logdex.layout.rocketmq import (
 from logdex.primitives.crc import body_crc
 from logdex.primitives.host import Host
 from logdex.rocketmq.message import properties as props
+from logdex.rocketmq.message.message_id import MessageId
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +79,11 @@ class StoredMessage:
     def unique_key(self) -> bytes | None:
         """The client's message id (UNIQ_KEY)."""
         return self.properties.get(props.UNIQ_KEY)
+
+    @property
+    def msg_id(self) -> str:
+        """The server's MessageID, with which `look_message` finds it."""
+        return str(MessageId(self.store_host, self.physical_offset))
 
     @property
     def transaction_type(self) -> int:

@@ -21,6 +21,7 @@ from logdex.jobs.settings import require_known
 from logdex.primitives.host import Host
 from logdex.primitives.shown import repr_of
 from logdex.primitives.text import to_bytes
+from logdex.primitives.wrong_questions import require_given, require_longs
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.message_store.background import Background
 from logdex.rocketmq.message_store.closed_state import closed_state
@@ -204,6 +205,8 @@ class MessageStore(ReadableStore):
         """
         if not isinstance(half, (PutMessageResult, StoredMessage)):
             raise UsageError(f"no half message is {type(half).__name__}", hint="give what put_half returned")
+        if not isinstance(commit, bool):
+            raise UsageError(f"commit is {commit!r}", hint="give True to commit, False to roll back")
         return self._transactions.end(half.physical_offset, commit=commit)
 
     def pending_transactions(self) -> list[StoredMessage]:
@@ -220,6 +223,7 @@ class MessageStore(ReadableStore):
         large as that.
         """
         count = self._core.options.default_topic_queue_nums if queue_nums is None else queue_nums
+        require_given(queue_nums=count)
         if not 1 <= count <= QUEUE_NUMS_MAX:
             raise UsageError(f"queue_nums must be from 1 to {QUEUE_NUMS_MAX}, got {count}")
         known = self._encoder.topic_of(topic)
@@ -255,6 +259,7 @@ class MessageStore(ReadableStore):
         A message is delivered at least once: after a kill in the midst of it, or a power cut, some
         are delivered again. Raises `StorageError` or `LogFailedError` if reading or writing fails.
         """
+        require_longs(now_ms=now_ms)
         self.dispatch()
         count = self._schedule.deliver_due(self._core.clock_ms() if now_ms is None else now_ms)
         self._schedule.save()

@@ -13,7 +13,7 @@ from typing import Unpack
 from logdex.errors import MissingFileError, UsageError
 from logdex.io.env import Env
 from logdex.primitives.text import to_bytes
-from logdex.primitives.wrong_questions import require_longs, require_names, require_times
+from logdex.primitives.wrong_questions import require_longs, require_names, require_seconds, require_times
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.offset_by_time import (
     Boundary,
@@ -97,6 +97,8 @@ class ReadableStore(QueueReads):
 
         Raises the error that stopped the dispatch.
         """
+        self._core.require_open()
+        require_seconds(timeout=timeout)
         if not self._core.options.background:
             self._dispatch.run()
         return self._dispatch.wait(timeout)
@@ -113,6 +115,7 @@ class ReadableStore(QueueReads):
 
     def topics(self) -> dict[str, list[int]]:
         """Queue ids by topic, of the queues that have messages."""
+        self._core.require_open()
         found: dict[str, list[int]] = {}
         for topic, queue_id in sorted(self._queues.names.values()):
             found.setdefault(topic.decode("utf-8", "surrogateescape"), []).append(queue_id)
@@ -185,7 +188,7 @@ class ReadableStore(QueueReads):
     def look_message(self, msg_id: str | MessageId) -> StoredMessage:
         """Returns the message with a server's MessageID. Raises `UsageError` for other text, and
         `MissingFileError` or `CorruptError` if the log does not hold that message."""
-        wanted = MessageId.parse(msg_id) if isinstance(msg_id, str) else msg_id
+        wanted = MessageId.of(msg_id)
         with self._reading():
             return look_message(self._core.reader, self._core.log.end_offset, wanted)
 

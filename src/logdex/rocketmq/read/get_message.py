@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from logdex.errors import CorruptError, MissingFileError, UsageError, VanishedError
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, PRE_BLANK_SIZE
+from logdex.primitives.wrong_questions import require_counts, require_given
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.commit_log.missing_parts import missing_part_at
 from logdex.rocketmq.consume_queue.consume_queue import ENTRY_SIZE_BYTES, ConsumeQueue, EntryArray
@@ -113,8 +114,11 @@ def get_message(
     queue's message or to a damaged one, and its `problem` states why.
 
     Raises `CorruptError` if that is the first message to return, `VanishedError` if the file of its
-    entry was removed since it was listed, and `UsageError` if `max_count` is below 1.
+    entry was removed since it was listed, and `UsageError` if `max_count` is below 1 or
+    `max_bytes` is negative.
     """
+    require_given(offset=offset, max_count=max_count)
+    require_counts(max_bytes=max_bytes)
     if max_count < 1:
         raise UsageError(f"max_count must be 1 or more, got {max_count}")
     if view is None:

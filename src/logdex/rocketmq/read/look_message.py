@@ -6,6 +6,7 @@ Source: DefaultMessageStore.lookMessageByOffset; MessageDecoder.decodeMessageId.
 from __future__ import annotations
 
 from logdex.errors import CorruptError, MissingFileError
+from logdex.primitives.wrong_questions import require_given
 from logdex.rocketmq.commit_log.commit_log import AHEAD_BYTES, CommitLog
 from logdex.rocketmq.message.message_id import MessageId
 from logdex.rocketmq.message.stored_message import StoredMessage
@@ -14,7 +15,8 @@ from logdex.rocketmq.message.stored_message import StoredMessage
 def look_message_by_offset(log: CommitLog, valid_end_offset: int, phy_offset: int) -> StoredMessage:
     """Returns the message at a physical offset of a log that ends at `valid_end_offset`. Raises
     `MissingFileError` outside the log, and `CorruptError` if no message begins there."""
-    if phy_offset >= valid_end_offset:
+    require_given(phy_offset=phy_offset)
+    if not log.min_offset <= phy_offset < valid_end_offset:
         raise MissingFileError(
             f"no message at {phy_offset}",
             path=log.directory,

@@ -17,6 +17,7 @@ from logdex.io.env import Env
 from logdex.io.mapped.mapping import map_pages
 from logdex.io.mapped.partly_loaded import forget_before
 from logdex.kernels.rocketmq.message_scan import Int64s
+from logdex.primitives.wrong_questions import require_given
 from logdex.rocketmq.columns.message_arrow import messages_to_batch
 from logdex.rocketmq.columns.message_columns import make_batches, schema_of
 from logdex.rocketmq.commit_log.commit_log import CommitLog, CommitLogFile
@@ -62,6 +63,7 @@ class ColumnReader:
         1.
         """
         schema = schema_of(columns)
+        require_given(offset=offset, max_count=max_count)
         if max_count < 1:
             raise UsageError(f"max_count must be 1 or more, got {max_count}")
         if view is None:

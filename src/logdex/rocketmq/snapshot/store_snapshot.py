@@ -87,9 +87,9 @@ class StoreSnapshot(KeyReads):
         self._queues = OpenQueues(self.paths.consume_queue, self.commit_log, self._env)
 
     def __repr__(self) -> str:
-        log = self.commit_log
-        offsets = f"CommitLog offsets {log.min_offset} to {log.end_offset}"
-        return repr_of(self, repr(self.root), offsets, counted(len(log.files), "file"), is_closed=self._closed)
+        place = f"CommitLog from offset {self.commit_log.min_offset} on"  # where it ends may not be known yet
+        files = counted(len(self.commit_log.files), "file")
+        return repr_of(self, repr(self.root), place, files, is_closed=self._closed)
 
     # -- the parts --------------------------------------------------------------------------------
     @property
@@ -267,7 +267,7 @@ class StoreSnapshot(KeyReads):
     def look_message(self, msg_id: str | MessageId) -> StoredMessage:
         """Returns the message with a server's MessageID (32 or 56 hexadecimal digits). Raises
         `UsageError` for other text, `MissingFileError` or `CorruptError` if it is not there."""
-        wanted = MessageId.parse(msg_id) if isinstance(msg_id, str) else msg_id
+        wanted = MessageId.of(msg_id)
         return self._found_by(lambda: look_message(self.commit_log, self.valid_end_offset, wanted))
 
     def get_offset_in_queue_by_time(

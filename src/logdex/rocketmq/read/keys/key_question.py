@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from logdex.errors import UsageError
 from logdex.layout.rocketmq import SYS_FLAG_ROLLBACK
 from logdex.primitives.text import to_bytes
 from logdex.rocketmq.index_file.index_keys import TAG_INDEX_TYPE, key_hash_of, message_key_hashes
@@ -30,7 +31,10 @@ class KeyQuestion(NamedTuple):
     def of(
         topic: bytes | str, key: bytes | str, begin_ms: int | None, end_ms: int | None, index_type: str | None
     ) -> KeyQuestion:
-        """Returns the question for texts; None for a time means no bound."""
+        """Returns the question for texts; None for a time means no bound. Raises `UsageError` for
+        an unknown `index_type`."""
+        if index_type not in (None, "", TAG_INDEX_TYPE):
+            raise UsageError(f"index_type is {index_type!r}", hint=f"use {TAG_INDEX_TYPE!r} for tags")
         begin_ms = TIME_MIN_MS if begin_ms is None else begin_ms
         end_ms = TIME_MAX_MS if end_ms is None else end_ms
         return KeyQuestion(to_bytes(topic), to_bytes(key), begin_ms, end_ms, index_type)

@@ -1,0 +1,119 @@
+"""What cannot be meant is refused with an error of Logdex that says what to give instead: values of
+another type, numbers out of range, and questions to what was closed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import logdex
+from logdex.errors import LogClosedError, UsageError
+from logdex.kafka import Log, Record
+from logdex.rocketmq import Consumer, Message, MessageStore
+
+SIZES: dict[str, Any] = {"mapped_file_size_commit_log": 4096, "max_hash_slot_num": 7, "max_index_num": 8}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Any]:
+    with MessageStore.open(tmp_path / "store", background=False, **SIZES) as opened:
+        opened.put_message(Message("orders", b"paid", keys="k", queue_id=0))
+        opened.dispatch()
+        yield opened
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Any]:
+    with Log.open(tmp_path / "orders-0") as opened:
+        opened.append([Record(b"k", b"%d" % number) for number in range(5)])
+        yield opened
+
+
+ON_A_STORE: dict[str, tuple[Callable[[Any], object], str]] = {
+    "a commit that is no bool": (lambda s: s.end_transaction(s.put_half(Message("t", b"")), commit="no"), "commit"),
+    "a cut of bytes": (lambda s: s.get_message("orders", 0, 0, 1, max_bytes=-3), "max_bytes is -3"),
+    "no offset": (lambda s: s.get_message("orders", 0, None, 1), "offset is None"),
+    "no offset of columns": (lambda s: s.get_columns("orders", 0, None, 1), "offset is None"),
+    "an unknown kind of key": (lambda s: s.query_message("orders", "k", index_type="Q"), "index_type is 'Q'"),
+    "a column as a text": (lambda s: s.get_columns("orders", 0, 0, 1, columns="body"), r"\['body'\]"),
+    "a misspelt column": (lambda s: s.get_columns("orders", 0, 0, 1, columns=["bdy"]), "did you mean body"),
+    "an id in bytes": (lambda s: s.look_message(b"7F00"), "a str, not bytes"),
+    "no id": (lambda s: s.look_message(None), "not NoneType"),
+    "a place as a text": (lambda s: s.look_message_by_offset("3"), "phy_offset is '3'"),
+    "a count as a text": (lambda s: s.create_topic("zz", "4"), "queue_nums is '4'"),
+    "a time as a text": (lambda s: s.deliver_due("now"), "now_ms is 'now'"),
+    "seconds as a text": (lambda s: s.wait_dispatched("1"), "timeout is '1'"),
+    "a path as an offset store": (
+        lambda s: Consumer(s, "g", "orders", mode="broadcasting", offset_store="offsets.json"),  # type: ignore[arg-type]
+        "LocalFileOffsetStore",
+    ),
+    "fewer than no tries": (lambda s: Consumer(s, "g", "orders", max_reconsume_times=-3), "max_reconsume_times is -3"),
+    "less than no time": (lambda s: Consumer(s, "g", "orders", rebalance_interval_s=-1), "rebalance_interval_s is -1"),
+}
+
+
+@pytest.mark.parametrize("what", ON_A_STORE)
+def test_a_store_refuses(what: str, store: Any) -> None:
+    call, told = ON_A_STORE[what]
+    with pytest.raises(UsageError, match=told):
+        call(store)
+
+
+ON_A_LOG: dict[str, tuple[Callable[[Any], object], str]] = {
+    "a watermark as a text": (lambda g: setattr(g, "high_watermark", "3"), "high_watermark is '3'"),
+    "a negative watermark": (lambda g: setattr(g, "high_watermark", -1), "high_watermark is -1"),
+    "fewer than no records": (lambda g: g.read(0, max_records=-1), "max_records is -1"),
+    "no offset": (lambda g: g.read(None), "offset is None"),
+    "an offset as a text": (lambda g: g.read("0"), "offset is '0'"),
+    "a start as a text": (lambda g: g.delete_records("5"), "before is '5'"),
+    "an end as a text": (lambda g: g.truncate_to("3"), "offset is '3'"),
+    "a producer as a text": (lambda g: g.transaction("a"), "producer_id is 'a'"),
+    "an epoch as a text": (lambda g: g.transaction(9, "0"), "producer_epoch is '0'"),
+    "a negative place of a reader": (lambda g: g.reader("billing").seek(-1), "offset is -1"),
+}
+
+
+@pytest.mark.parametrize("what", ON_A_LOG)
+def test_a_log_refuses(what: str, log: Any) -> None:
+    call, told = ON_A_LOG[what]
+    with pytest.raises(UsageError, match=told):
+        call(log)
+    assert [record.offset for record in log.read(0)] == [0, 1, 2, 3, 4]
+
+
+def test_what_was_closed_answers_nothing(store: Any, log: Any, tmp_path: Path) -> None:
+    for path, ways in {"orders-0": ("topics", "scan", "read", "query"), ".": ("topics", "scan")}.items():
+        arguments = {"read": (0,), "query": (b"k",)}
+        snapshot: Any = logdex.open_log_dir(tmp_path) if path == "." else logdex.open(tmp_path / path)
+        scan = snapshot.scan()
+        assert list(scan)
+        snapshot.close()
+        for way in ways:
+            with pytest.raises(LogClosedError, match="the snapshot was closed"):
+                list(getattr(snapshot, way)(*arguments.get(way, ())))
+        with pytest.raises(LogClosedError):
+            list(scan)
+    store.close()
+    log.close()
+    for call in (store.topics, store.wait_dispatched, log.topics):
+        with pytest.raises(LogClosedError):
+            call()
+
+
+def test_a_closed_session_of_sql(store: Any, tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
+    from logdex.sql import connect
+
+    assert store.topics()
+    with connect(tmp_path / "store") as session, pytest.raises(UsageError, match="the query is None"):
+        list(session.batches(None))  # type: ignore[arg-type]
+    with pytest.raises(LogClosedError):
+        list(session.batches("SELECT 1"))
+
+
+def test_a_message_has_the_id_that_finds_it(store: Any) -> None:
+    [message] = store.query("orders", "k")
+    assert store.look_message(message.msg_id) == message
