@@ -126,6 +126,7 @@ def in_two_topics(messages: list[StoredMessage]) -> list[StoredMessage]:
     ]
 
 
+@pytest.mark.timeout(900)
 def test_two_topics_are_of_one_log(tmp_path: Path) -> None:
     grown = CUT + [message(number, body=b"other %d" % number) for number in range(len(CUT), 50)]
     before, after = build(tmp_path / "before", in_two_topics(MESSAGES)), build(tmp_path / "after", in_two_topics(grown))

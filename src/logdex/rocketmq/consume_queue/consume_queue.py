@@ -158,6 +158,11 @@ class ConsumeQueue:
         return tuple(file for file in self.files if file.size_bytes != self.file_size_bytes)
 
     @property
+    def cut_files(self) -> tuple[OffsetFile, ...]:
+        """The files that are shorter than `file_size_bytes` and have others behind them."""
+        return tuple(file for file in self.files[:-1] if file.size_bytes < self.file_size_bytes)
+
+    @property
     def start_offset(self) -> int:
         """The queue offset of the first position in the first file, which may hold no message (see
         `min_offset`)."""
@@ -184,6 +189,13 @@ class ConsumeQueue:
             path=self.directory,
             hint=f"the queue goes from {self.start_offset} to {self.max_offset}",
         )
+
+    def cut_file_at(self, queue_offset: int) -> OffsetFile | None:
+        """Returns the file that had the entry of a queue offset and is cut short, if there is
+        one."""
+        at = queue_offset * ENTRY_SIZE_BYTES
+        held = (file for file in self.cut_files if file.start_offset <= at < file.start_offset + self.file_size_bytes)
+        return next(held, None)
 
     def entry(self, queue_offset: int) -> ConsumeQueueEntry:
         """Returns the entry at a queue offset, written or not. Raises `MissingFileError` if no file
@@ -244,8 +256,8 @@ class ConsumeQueue:
         entries. A binary search."""
 
         def is_gone(queue_offset: int) -> bool:
-            entry = self.entry(queue_offset)
-            return entry.is_pre_blank or entry.physical_offset < commit_log_min_offset
+            entry = self._entry_if_there(queue_offset)
+            return entry is not None and (entry.is_pre_blank or entry.physical_offset < commit_log_min_offset)
 
         return self._search(is_gone, self.start_offset, self.max_offset)
 
@@ -255,10 +267,19 @@ class ConsumeQueue:
         the truncated entries in the file. A binary search."""
 
         def is_inside(queue_offset: int) -> bool:
-            entry = self.entry(queue_offset)
-            return entry.is_pre_blank or entry.physical_offset < commit_log_end_offset
+            entry = self._entry_if_there(queue_offset)
+            return entry is None or entry.is_pre_blank or entry.physical_offset < commit_log_end_offset
 
         return self._search(is_inside, self.start_offset, self.max_offset)
+
+    def _entry_if_there(self, queue_offset: int) -> ConsumeQueueEntry | None:
+        """Returns an entry, or None if it lay in a file that is missing or cut short."""
+        try:
+            return self.entry(queue_offset)
+        except VanishedError:
+            raise
+        except MissingFileError:
+            return None
 
     @staticmethod
     def _search(holds: Callable[[int], bool], low: int, high: int) -> int:

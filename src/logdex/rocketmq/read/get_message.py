@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from logdex.errors import CorruptError, MissingFileError, UsageError, VanishedError
+from logdex.errors import CorruptError, MissingFileError, TruncatedError, UsageError, VanishedError
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, PRE_BLANK_SIZE
 from logdex.primitives.wrong_questions import require_counts, require_given
 from logdex.rocketmq.commit_log.commit_log import CommitLog
@@ -24,6 +24,7 @@ from logdex.rocketmq.commit_log.missing_parts import missing_part_at
 from logdex.rocketmq.consume_queue.consume_queue import ENTRY_SIZE_BYTES, ConsumeQueue, EntryArray
 from logdex.rocketmq.consume_queue.light_queues import is_of_queue
 from logdex.rocketmq.consume_queue.tag_filter import TagFilter
+from logdex.rocketmq.files.offset_files import OffsetFile
 from logdex.rocketmq.files.store_files import queue_folder
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.read.results import GetMessageResult, GetMessageStatus, QueueInfo
@@ -153,7 +154,12 @@ def _read(view: QueueView, log: CommitLog, at: int, tags: TagFilter, batch: _Bat
         some = _ENTRIES_AT_ONCE if tags.tags is not None else max(batch.count_max - len(batch.messages), 1)
         count = min(some, _ENTRIES_AT_ONCE, per_file - at % per_file, view.max_offset - at)
         try:
-            entries = view.queue.entries(at, count)
+            entries = _entries(view.queue, at, count)
+        except TruncatedError as error:
+            if not batch.messages:
+                raise
+            batch.problem = error
+            return at
         except MissingFileError as error:
             if batch.messages:
                 return at
@@ -168,6 +174,30 @@ def _read(view: QueueView, log: CommitLog, at: int, tags: TagFilter, batch: _Bat
         if done < len(entries):
             return at
     return at
+
+
+def _entries(queue: ConsumeQueue, at: int, count: int) -> EntryArray:
+    """Returns entries, or those before the end of a file that is cut short. Raises `TruncatedError`
+    behind that: a broker preallocates the whole file, so there were entries."""
+    try:
+        return queue.entries(at, count)
+    except VanishedError:
+        raise
+    except MissingFileError:
+        cut = queue.cut_file_at(at)
+        if cut is None:
+            raise
+        whole = cut.end_offset // ENTRY_SIZE_BYTES - at
+        if whole > 0:
+            return queue.entries(at, whole)
+        hint = f"rebuild derives the queue anew; queue offset {_behind_file(queue, cut)} is behind it"
+        raise TruncatedError(
+            "the ConsumeQueue file is cut short", path=cut.path, position=cut.size_bytes, hint=hint
+        ) from None
+
+
+def _behind_file(queue: ConsumeQueue, file: OffsetFile) -> int:
+    return (file.start_offset + queue.file_size_bytes) // ENTRY_SIZE_BYTES
 
 
 def _read_entries(
@@ -208,7 +238,11 @@ def _read_entries(
 
 def offset_behind(view: QueueView, log: CommitLog, queue_offset: int) -> int:
     """Returns the queue offset at which reading goes on behind an entry that leads to damage: the
-    next one, or, where a part of the log is missing, the first one that points behind that part."""
+    next one, or the first one of the next ConsumeQueue file, where the entry's is cut short, or,
+    where a part of the log is missing, the first one that points behind that part."""
+    cut = view.queue.cut_file_at(queue_offset)
+    if cut is not None and cut.end_offset < (queue_offset + 1) * ENTRY_SIZE_BYTES:
+        return _behind_file(view.queue, cut)
     missing = missing_part_at(log, view.queue.entry(queue_offset).physical_offset)
     behind = queue_offset if missing is None else min(view.queue.max_offset_in(missing[0]), view.max_offset)
     return max(behind, queue_offset + 1)

@@ -258,6 +258,10 @@ class _Look:
 
     def _look_at(self, queue: ConsumeQueue, look: QueueOverview, log_end_offset: int) -> None:
         look.files, look.size_bytes = len(queue.files), sum(file.size_bytes for file in queue.files)
+        for file in queue.cut_files:
+            self.problems.append(
+                f"{file.path}: {file.size_bytes} bytes, the queue's files have {queue.file_size_bytes}"
+            )
         # If the log was truncated before a queue's entries, these no longer count, as after the
         # engine's recovery.
         look.max_offset = queue.max_offset_in(log_end_offset)

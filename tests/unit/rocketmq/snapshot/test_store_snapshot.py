@@ -18,11 +18,14 @@ from logdex.errors import (
     GeometryError,
     MissingFileError,
     NotAStoreError,
+    TruncatedError,
     UnsupportedLayoutError,
     UsageError,
 )
+from logdex.rocketmq.consuming.consumer import Consumer
 from logdex.rocketmq.read.results import GetMessageStatus
 from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.snapshot.overview import overview
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from tests.unit.rocketmq.small_stores import FILE_SIZE, MESSAGES, START_MS, build, message, numbers, opened
 
@@ -111,6 +114,35 @@ def test_an_empty_queue_and_a_lost_queue_file(root: Path) -> None:
         )
         lost = store.get_message("TopicA", 0, 16, 20)
         assert (lost.status, lost.next_begin_offset) == (GetMessageStatus.OFFSET_FOUND_NULL, 32)
+
+
+@pytest.mark.parametrize("left", [0, 7, 20 * 5, 20 * 16 - 1])
+def test_a_queue_file_that_is_cut_short_is_told_and_not_skipped(root: Path, left: int) -> None:
+    path = sorted((root / "consumequeue" / "TopicA" / "0").iterdir())[1]  # it had offsets 16 to 31
+    os.truncate(path, left)
+    end = 16 + left // 20
+    with opened(root) as store:
+        if end > 16:
+            found = store.get_message("TopicA", 0, 16, 30)
+            assert (numbers(found.messages), found.next_begin_offset) == (list(range(16, end)), end)
+            assert found.problem is None or "cut short" in str(found.problem)
+        for read in (store.get_message, store.get_columns):
+            with pytest.raises(TruncatedError, match=r"cut short.*queue offset 32 is behind it") as told:
+                read("TopicA", 0, end, 30)
+            assert (told.value.path, told.value.position) == (str(path), left)
+        assert numbers(store.get_message("TopicA", 0, 32, 30).messages) == list(range(32, 40))
+        tail = store.get_tail("TopicA", 0, 40)
+        assert numbers([message for _, message in tail.messages]) == [*range(end), *range(32, 40)]
+        assert [str(path) in str(problem) for problem in tail.problems] == [True]
+        [info] = [each for each in store.queues() if (each.topic, each.queue_id) == (b"TopicA", 0)]
+        assert (info.first_available_offset, info.max_offset) == (0, 40)
+        problems = overview(str(root), store.config).problems
+        assert problems == [f"{path}: {left} bytes, the queue's files have {16 * 20}"]
+    with Consumer(root, "billing", "TopicA") as consumer:
+        consumer.seek(0, 16)
+        with pytest.raises(TruncatedError, match="queue offset 32 is behind it"):
+            list(iter(lambda: consumer.poll(5), []))
+        assert consumer.position(0) == end
 
 
 @pytest.mark.parametrize(("number", "size"), [(0, 1000), (0, 0), (1, 1000), (1, 0), (1, None)])
