@@ -219,8 +219,8 @@ def register_harmed_source(spark: SparkSession, log_format: str, file: Path) -> 
 @pytest.mark.parametrize("while_read", [False, True])
 @pytest.mark.parametrize("log_format", FORMATS)
 def test_a_file_that_is_truncated(spark: SparkSession, tmp_path: Path, log_format: str, while_read: bool) -> None:
-    """After the read was planned, or while a task reads the file: an error that names the file, and
-    Spark goes on."""
+    """After the read was planned, or while a task reads the file: an error that names the file, or
+    says that the log was cut, and Spark goes on."""
     file = (make_log if log_format == "kafka_log" else make_store)(tmp_path / "log", 3000)
     register_harmed_source(spark, log_format, file)
     source = spark.read.format("harmed" if while_read else log_format).option("maxPartitionBytes", "1g")
@@ -228,7 +228,8 @@ def test_a_file_that_is_truncated(spark: SparkSession, tmp_path: Path, log_forma
     if not while_read:
         assert frame.count() == 3000
         os.truncate(file, file.stat().st_size // 3)
-    with pytest.raises(Exception, match=file.name):
+    is_cut = while_read and log_format == "rocketmq_store"  # a log that is cut has shorter files
+    with pytest.raises(Exception, match="the log was cut while it was read" if is_cut else file.name):
         frame.selectExpr(f"sum(length({'value' if log_format == 'kafka_log' else 'body'}))").collect()
     assert spark.range(3).count() == 3
 

@@ -36,6 +36,7 @@ def test_findings_are_the_local_ones_and_a_data_frame(
         seen: list[tuple[int, int]] = []
         inside = path.relative_to(tmp_path)
         report = logdex.spark.verify(spark, inside, max_findings=100, progress=lambda *all, seen=seen: seen.append(all))
+        assert (report.engine, report.tasks > 1, local.engine) == ("spark", True, "local")
         assert facts(report) == facts(local)
         assert seen[-1] == (report.messages, report.bytes)
         rows = spark.createDataFrame(report.to_arrow()).collect()

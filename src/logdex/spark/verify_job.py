@@ -43,4 +43,6 @@ def verify(
     given = {name: value for name, value in settings.items() if value is not None}
     refuse_other_settings(found, given)
     runner = runner_of(spark, progress)
-    return format_of(found).verify(found, given, max_findings=max_findings, checks=checks, runner=runner)
+    report = format_of(found).verify(found, given, max_findings=max_findings, checks=checks, runner=runner)
+    report.engine, report.tasks = "spark", runner.tasks
+    return report

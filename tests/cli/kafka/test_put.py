@@ -13,6 +13,7 @@ import pytest
 
 import logdex
 from logdex.kafka.batch.record import Record
+from logdex.kafka.files.reader_positions import write_position
 from logdex.kafka.log.log import Log
 from tests.cli.helpers import run, run_json
 from tests.conftest import GoldenStore
@@ -179,6 +180,19 @@ def test_the_groups_of_the_broker_are_shown_and_not_reset(golden_log: GoldenStor
     assert all(row["lag"] == row["log_end_offset"] - max(row["offset"], row["log_start_offset"]) for row in one)
     refused = run("offsets", logs, "--group", group, "--topic", topic, "--reset-to", "latest", "--yes")
     assert (refused.exit_code, "a consumer group of the broker" in refused.stderr) == (2, True)
+
+
+def test_a_reader_with_the_name_of_a_group_is_reset(golden_log_copy: Callable[[str], Path]) -> None:
+    logs = golden_log_copy("tiny-broker")
+    group, topic, partition, offset = next(
+        (row["group"], row["topic"], row["partition"], row["offset"]) for row in run_json("offsets", logs)
+    )
+    asked = ("offsets", logs, "--group", group, "--topic", topic)
+    write_position(f"{logs}/{topic}-{partition}", group, offset)
+    assert run(*asked, "--reset-to", "earliest", "--yes").exit_code == 0
+    found = [row["offset"] for row in run_json(*asked) if row["partition"] == partition]
+    with logdex.open_log_dir(logs) as snapshot:
+        assert found == [offset, snapshot.partition(topic, partition).log_start_offset]
 
 
 def test_records_of_any_time_are_put_if_asked(tmp_path: Path) -> None:

@@ -334,6 +334,16 @@ def test_a_directory_that_merely_holds_segments(golden_log: Any, tmp_path: Path)
     assert run_json("get", loose, "--offset", 100, "--count", 1)[0]["offset"] == 100
 
 
+def test_a_link_with_the_name_of_a_segment_is_read(golden_log: Any, tmp_path: Path) -> None:
+    source, link = tmp_path / "saved.log", tmp_path / f"{0:020}.log"
+    source.write_bytes((golden_log("tiny-broker") / "orders-0" / link.name).read_bytes())
+    link.symlink_to(source)
+    count = len(run_json("cat", link))
+    assert count > 0
+    assert run_json("export", link, "--output", tmp_path / "lake")[-1]["messages"] == count
+    assert run("stats", link).exit_code == 0
+
+
 def test_get_says_that_an_offset_is_a_marker(tmp_path: Path) -> None:
     with Log.open(tmp_path / "a-0", retention_ms=-1) as log:
         with log.transaction(5) as transaction:

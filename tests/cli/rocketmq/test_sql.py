@@ -53,6 +53,12 @@ def test_json_lines(store: Path) -> None:
     }
 
 
+def test_each_of_two_columns_of_one_name_is_in_the_object(store: Path) -> None:
+    assert run_json("sql", store, "SELECT 1 AS x, 2 AS x, 3 AS x_1, 4 AS x", *GEOMETRY) == [
+        {"x": 1, "x_1": 2, "x_1_1": 3, "x_2": 4}
+    ]
+
+
 def test_csv(store: Path) -> None:
     result = run("sql", store, "SELECT queue_offset, body, keys, NULL AS no FROM messages LIMIT 2", "--csv", *GEOMETRY)
     assert list(csv.reader(io.StringIO(result.stdout))) == [

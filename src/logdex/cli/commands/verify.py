@@ -61,6 +61,8 @@ def verify(
     checked = format_of(found)
     with runner_of("verify", checked.log_size_bytes(found), engine, master, jobs) as runner:
         report = checked.verify(found, target.settings, max_findings=max_findings, checks=check or None, runner=runner)
+    if engine is Engine.SPARK:
+        report.engine, report.tasks = engine.value, runner.tasks
     if report.unsettled is not None:
         fail(report.unsettled.message, report.unsettled.hint)
     if as_json:

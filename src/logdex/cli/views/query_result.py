@@ -9,7 +9,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
-from itertools import chain
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -80,8 +80,18 @@ class _Counted:
 
 def _print_json(batches: Iterator[pa.RecordBatch]) -> None:
     for batch in batches:
+        names = _distinct(batch.schema.names)
         for row in zip(*_columns(batch, _json_bytes), strict=True):
-            emit_json(dict(zip(batch.schema.names, row, strict=True)))
+            emit_json(dict(zip(names, row, strict=True)))
+
+
+def _distinct(names: Iterable[str]) -> list[str]:
+    """Returns names of columns of which none is there twice: the second ``x`` is ``x_1``."""
+    found: dict[str, None] = {}
+    for name in names:
+        tries = (name if number == 0 else f"{name}_{number}" for number in count())
+        found[next(each for each in tries if each not in found)] = None
+    return list(found)
 
 
 def _print_csv(batches: Iterator[pa.RecordBatch]) -> None:

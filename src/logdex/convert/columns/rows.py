@@ -28,7 +28,8 @@ def typed(batch: pa.RecordBatch, name: str, kinds: Mapping[str, pa.DataType]) ->
     try:
         return column if column.type.equals(kinds[name]) else column.cast(kinds[name])
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise UsageError(f"the column {name} is {column.type}: {error}", hint=f"cast it to {kinds[name]}") from error
+        kind = str(kinds[name]).removeprefix("large_")  # Spark and SQL know no large types
+        raise UsageError(f"the column {name} is {column.type}: {error}", hint=f"cast it to {kind}") from error
 
 
 def times_ms(batch: pa.RecordBatch, name: str, now_ms: int) -> pa.Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ def make(
     """Returns the records that pass the filter."""
     from logdex.convert.sources.kafka import LogDirSource
     from logdex.io.env import DEFAULT_ENV
+    from logdex.kafka.directory.recognise import KafkaPathKind
     from logdex.kafka.read.read_filter import ReadFilter
     from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
 
@@ -32,4 +34,8 @@ def make(
     if topic is not None or partition is not None:
         with open_kafka(found, **settings) as snapshot:
             snapshot.scan(topic=topic, partition=partition)  # refuses what is not there
-    return LogDirSource(DEFAULT_ENV.real_path(found.path), topic, partition, wanted, settings)
+    path = DEFAULT_ENV.real_path(found.path)
+    if found.kind is KafkaPathKind.LOG:  # what it is a link to may have no name of a segment
+        home, name = posixpath.split(found.path)
+        path = f"{DEFAULT_ENV.real_path(home or '.')}/{name}"
+    return LogDirSource(path, topic, partition, wanted, settings)

@@ -20,5 +20,5 @@ def show(
     raise UnsupportedLayoutError(
         f"this is {what}, not a RocketMQ store",
         path=found.path,
-        hint="logdex.open reads it, and so does every command but `message`",
+        hint="logdex.open reads it, and so does every command but `message` and `follow`",
     )

@@ -35,6 +35,8 @@ def show(
     with open_kafka(found, **settings) as snapshot:
         partitions = snapshot.scan(topic=topic).partitions
         groups = [each for each in group_progress(snapshot, partitions) if group in (None, each.name)]
+        if reset_to is not None and progress_of(partitions, group, is_named=False):
+            groups = []  # a reader of Logdex's has the same name, and is what can be reset
         if groups and reset_to is not None:
             raise UsageError(
                 f"{group} is a consumer group of the broker, which keeps its offsets",

@@ -115,7 +115,8 @@ def _parse(options: Options, name: str, no_bound: int, impossible: int) -> _ByQu
     wrong = options.wrong(name, f"say {'earliest' if no_bound == EARLIEST else 'latest'}, or JSON such as {_EXAMPLE}")
     found = _by_queue(text, EARLIEST, wrong)
     if any(offset == impossible for _, _, offset in found):
-        raise options.impossible_offset(name, impossible == LATEST)
+        hint = "-1 is the latest offset, where one queue cannot begin: a stream of all begins there with latest"
+        raise options.wrong(name, hint if impossible == LATEST else "-2 is the earliest offset: give another one")
     return tuple(each for each in found if each[2] != no_bound)
 
 

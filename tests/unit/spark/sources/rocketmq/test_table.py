@@ -113,7 +113,7 @@ def test_options(store: Path, options: dict[str, str], expected: Any) -> None:
         ({"startingOffsets": "latest"}, "say earliest, or JSON"),
         ({"endingOffsets": "earliest"}, "say latest, or JSON"),
         ({"startingOffsets": '{"TopicA": 3}'}, "say earliest, or JSON"),
-        ({"startingOffsets": '{"TopicA": {"0": -1}}'}, "-1 is the latest offset, at which only a stream begins"),
+        ({"startingOffsets": '{"TopicA": {"0": -1}}'}, "-1 is the latest offset, where one queue cannot begin"),
         ({"startingOffsetsByTimestamp": "5"}, "say JSON such as"),
         ({"endingOffsetsByTimestamp": '{"TopicA": {"0": -1}}'}, "say JSON such as"),
         ({"startingOffsets": '{"TopicB": {"0": 10}}'}, r"no topic 'TopicB' .did you mean 'TopicA'\?"),
