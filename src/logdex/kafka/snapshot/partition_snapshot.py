@@ -131,7 +131,7 @@ class PartitionSnapshot(OpenedLog[Record]):
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that consumers can read."""
+        """The first offset to read: the checkpointed one, or the first segment's if higher."""
         first = self.segments[0].base_offset if self.segments else 0
         return max(self.checkpoints.log_start_offset or 0, first)
 

@@ -10,6 +10,7 @@ import posixpath
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -159,8 +160,12 @@ class ConsumeQueue:
 
     @property
     def cut_files(self) -> tuple[OffsetFile, ...]:
-        """The files that are shorter than `file_size_bytes` and have others behind them."""
-        return tuple(file for file in self.files[:-1] if file.size_bytes < self.file_size_bytes)
+        """The files that are shorter than `file_size_bytes` and end before the next one begins."""
+        return tuple(
+            file
+            for file, following in pairwise(self.files)
+            if file.size_bytes < self.file_size_bytes and file.end_offset < following.start_offset
+        )
 
     @property
     def start_offset(self) -> int:
@@ -191,8 +196,7 @@ class ConsumeQueue:
         )
 
     def cut_file_at(self, queue_offset: int) -> OffsetFile | None:
-        """Returns the file that had the entry of a queue offset and is cut short, if there is
-        one."""
+        """Returns the file that has or had the entry of a queue offset, if it is cut short."""
         at = queue_offset * ENTRY_SIZE_BYTES
         held = (file for file in self.cut_files if file.start_offset <= at < file.start_offset + self.file_size_bytes)
         return next(held, None)

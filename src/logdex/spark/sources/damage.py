@@ -22,7 +22,8 @@ CORRUPT_TYPE = pa.struct([("file", pa.string()), ("begin", pa.int64()), ("end", 
 
 def with_hint(error: CorruptError) -> CorruptError:
     """Returns the error with a hint: the option that reads on behind the damage."""
-    error.hint = f"{error.hint}; {_HINT}" if error.hint and _HINT not in error.hint else _HINT
+    if _HINT not in (error.hint or ""):
+        error.hint = f"{error.hint}; {_HINT}" if error.hint else _HINT
     return error
 
 
