@@ -126,7 +126,8 @@ def kill_often(outputs: Outputs, output: Path, kills: int) -> int:
 
 @pytest.mark.slow
 def test_killed_at_many_random_moments(outputs: Outputs, tmp_path: Path) -> None:
-    assert kill_often(outputs, tmp_path / "out", 100)  # beside other load, few of the moments are within the writing
+    """Beside other load, few of the moments are within the writing."""
+    assert kill_often(outputs, tmp_path / "out", 200) >= 3
 
 
 def test_the_command_itself_killed_while_it_writes(outputs: Outputs, tmp_path: Path) -> None:
