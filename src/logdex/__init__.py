@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "open", "open_log_dir", "open_partition", "open_store"]
+__all__ = ["__version__", "open", "open_kafka", "open_log_dir", "open_partition", "open_store"]
 _PACKAGES = ("errors", "kafka", "rocketmq")
 """Imported when they are first asked for as attributes."""
 
@@ -51,8 +51,8 @@ def open(
     - a ``topic-N`` directory of Kafka, or one .log file:
       `logdex.kafka.PartitionSnapshot`.
 
-    `open_store`, `open_log_dir` and `open_partition` do the same for one of these kinds, so that
-    type checkers know the class.
+    `open_store` and `open_kafka` do the same for one format, `open_log_dir` and `open_partition`
+    for one of Kafka's two kinds, so that type checkers know the class.
 
     All have `scan(...)`, whose result has `to_arrow()`. `settings` are settings of the broker that
     no file states: the keys of `logdex.rocketmq.settings.store_settings.StoreSettings`, such as
@@ -84,6 +84,16 @@ def open_store(
     from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
     return StoreSnapshot(path, env=env, **settings)
+
+
+def open_kafka(
+    path: str | PathLike[str], *, env: Env | None = None, **settings: Unpack[LogSettings]
+) -> LogDirSnapshot | PartitionSnapshot:
+    """Opens a Kafka log directory, a ``topic-N`` directory or one .log file read-only, as `open`
+    does. Raises `NotAStoreError` or `UnsupportedLayoutError` for anything else."""
+    from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
+
+    return open_kafka(path, env=env, **settings)
 
 
 def open_log_dir(

@@ -251,3 +251,13 @@ def test_a_topic_that_no_broker_takes(tmp_path: Path, topic: str) -> None:
     assert run("put", tmp_path / "store", "--create", "rocketmq", "--topic", "orders", "--body", "x").exit_code == 0
     told = run("put", tmp_path / "store", "--topic", topic, "--body", "x")
     assert (told.exit_code, "cannot be the name of a topic" in told.stderr) == (2, True), told
+
+
+@pytest.mark.parametrize("path", ["store", "logs"])
+def test_a_file_in_a_directory_that_is_not_there(place: Path, path: str) -> None:
+    """It is said before the log is read, and the name is the one that was given."""
+    for command in (("stats", place / path, "--html"), ("sql", place / path, "SELECT 1 AS one", "--parquet")):
+        result = run(*command, place / "no where" / "found")
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert f"{command[-1]} {place}/no where/found: there is no directory {place}/no where" in result.stderr
+        assert f"mkdir -p '{place}/no where'" in result.stderr

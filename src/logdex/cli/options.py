@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import posixpath
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -171,6 +172,17 @@ def output_of(command: str, path: str, output: str | None, *, in_place: bool | N
         hint = f"logdex {command} {shlex.quote(path)} --output DIR{'' if in_place is None else ', or --in-place'}"
         raise UsageError("where to?", hint=hint)
     return output
+
+
+def require_folder_of(flag: str, path: str | None) -> None:
+    """Raises `UsageError` if there is no directory for the new file that an option names, before
+    the work for it begins."""
+    from logdex.io.env import DEFAULT_ENV
+
+    folder = None if path is None else posixpath.dirname(path) or "."
+    if folder is not None and not DEFAULT_ENV.is_dir(folder):
+        hint = f"mkdir -p {shlex.quote(folder)}, or choose another place"
+        raise UsageError(f"{flag} {path}: there is no directory {folder}", hint=hint)
 
 
 def path_command(function: Callable[..., None]) -> Callable[..., None]:

@@ -125,6 +125,7 @@ def test_a_group_goes_on_where_it_ended(tmp_path: Path) -> None:
             ("G", 1, 1, 0),
             ("L", 1, 1, 0),
         ]
+        assert {row["kind"] for row in rows} == {"reader"}
         reset = ("offsets", tmp_path, "--group", "G", "--topic", "a", "--reset-to")
         assert "nothing was changed" in run(*reset, "earliest").stderr
         assert [row["reset_to"] for row in run_json(*reset, "latest")] == [9, 1]
@@ -178,6 +179,7 @@ def test_the_groups_of_the_broker_are_shown_and_not_reset(golden_log: GoldenStor
     one = run_json("offsets", logs, "--group", group, "--topic", topic)
     assert {row["group"] for row in one} == {group}
     assert all(row["lag"] == row["log_end_offset"] - max(row["offset"], row["log_start_offset"]) for row in one)
+    assert {row["kind"] for row in one} == {"group"}
     refused = run("offsets", logs, "--group", group, "--topic", topic, "--reset-to", "latest", "--yes")
     assert (refused.exit_code, "a consumer group of the broker" in refused.stderr) == (2, True)
 

@@ -245,11 +245,11 @@ def test_each_kind_has_a_way_to_open_it(golden_store: Any, golden_log: Any) -> N
         logdex.open_log_dir: logs,
         logdex.open_partition: logs / "orders-0",
     }
-    for opened, path in paths.items():
+    for opened, path in [*paths.items(), (logdex.open_kafka, logs), (logdex.open_kafka, logs / "orders-0")]:
         with opened(path) as snapshot, logdex.open(path) as same:
             assert type(snapshot) is type(same)
             assert snapshot.topics() == same.topics() != {}
-        for other in set(paths.values()) - {path}:
+        for other in {store} if opened is logdex.open_kafka else set(paths.values()) - {path}:
             with pytest.raises((NotAStoreError, UnsupportedLayoutError)):
                 opened(other)
     with pytest.raises(UsageError, match="max_index_num"):

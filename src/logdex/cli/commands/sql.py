@@ -8,7 +8,15 @@ import typer
 
 from logdex.cli.app import PROBLEMS_FOUND, app, epilog
 from logdex.cli.find_view import show
-from logdex.cli.options import ControlOption, IsolationOption, JsonOption, PathOptions, TimeSlackOption, path_command
+from logdex.cli.options import (
+    ControlOption,
+    IsolationOption,
+    JsonOption,
+    PathOptions,
+    TimeSlackOption,
+    path_command,
+    require_folder_of,
+)
 from logdex.errors import UsageError
 
 
@@ -43,6 +51,7 @@ def sql(
     run."""
     if sum((csv, as_json, parquet is not None)) > 1:
         raise UsageError("--csv, --json and --parquet exclude each other", hint="give one of them")
+    require_folder_of("--parquet", parquet)
     form = "csv" if csv else "json" if as_json else "table"
     options = {"control": control, "isolation": isolation, "time_slack_ms": time_slack_ms, "decompress": decompress}
     if not show("sql", target, query=query, form=form, parquet=parquet, **options):

@@ -19,6 +19,7 @@ from logdex.cli.options import (
     ToOption,
     TopicOption,
     path_command,
+    require_folder_of,
 )
 from logdex.cli.output import emit, emit_json, human_size, human_time, note, note_losses, table
 from logdex.formats import format_of
@@ -59,6 +60,7 @@ def stats(
 ) -> None:
     """Count messages by topic, queue, hour and key. Exit 0 good, 1 the log is damaged, 2 cannot
     run."""
+    require_folder_of("--html", html)
     source = log_source(
         target, topic=topic, queue=queue, partition=partition, begin_ms=begin_ms, end_ms=end_ms, isolation=isolation
     )

@@ -32,7 +32,8 @@ def tell_moved(reset_to: str | None, targets: Iterable[int | None]) -> None:
 
 class OffsetRow(NamedTuple):
     """How far a group has read a queue or a partition, whose `number` it is; offsets are from `low`
-    to `high` (exclusive). `target` is where a reset puts it, None without one."""
+    to `high` (exclusive). `target` is where a reset puts it, None without one. `kind` says whether
+    it is a broker's ``group`` or a ``reader``, which Logdex keeps."""
 
     group: str
     topic: str
@@ -42,6 +43,7 @@ class OffsetRow(NamedTuple):
     high: int
     lag: int
     target: int | None
+    kind: str = "group"
 
 
 def print_offsets(
@@ -52,7 +54,7 @@ def print_offsets(
     if as_json:
         number, low, high = names
         for row in rows:
-            line = {"group": row.group, "topic": row.topic, number: row.number, "offset": row.offset}
+            line = {"group": row.group, "kind": row.kind, "topic": row.topic, number: row.number, "offset": row.offset}
             line |= {low: row.low, high: row.high, "lag": row.lag}
             emit_json(line if row.target is None else {**line, "reset_to": row.target})
         return

@@ -18,9 +18,9 @@ from logdex.spark.sinks.sink import Sink
 from logdex.spark.sinks.writer import LogStreamWriter, LogWriter
 from logdex.spark.sources.pushdown import FilterTaker
 from logdex.spark.sources.rows import partitions_of, rows_of, say
-from logdex.spark.sources.stream import LogStreamReader
+from logdex.spark.sources.stream import LogStreamReader, RefusedStreamReader
 from logdex.spark.sources.stream_table import LogStream
-from logdex.spark.sources.table import LogTable
+from logdex.spark.sources.table import LogTable, require_columns
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -92,7 +92,12 @@ class LogSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Returns a reader of a stream of the columns of `schema`."""
-        return LogStreamReader(self.make_stream(self.options), to_arrow_schema(schema, timezone="UTC"))
+        try:
+            stream = self.make_stream(self.options)
+            require_columns(stream.read, schema.names)
+        except LogdexError as error:
+            return RefusedStreamReader(error)
+        return LogStreamReader(stream, to_arrow_schema(schema, timezone="UTC"))
 
     def writer(self, schema: StructType, overwrite: bool) -> LogWriter:
         """Returns a writer of rows with the columns of `schema`. They are appended."""
@@ -108,6 +113,7 @@ class LogSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Returns a reader of the columns of `schema`."""
+        require_columns(self.table.read, schema.names)
         return LogReader(self.table, to_arrow_schema(schema, timezone="UTC"))
 
 

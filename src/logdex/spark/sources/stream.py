@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from logdex.convert.columns.projection import Projection
+from logdex.errors import LogdexError
 from logdex.spark.sources.rows import partitions_of, rows_of, say
 from logdex.spark.sources.stream_table import Limits, LogStream, Offsets, StreamProgress
 
@@ -75,6 +76,38 @@ class OffsetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Returns where the logs end now, for the query's progress."""
         return self._stream.latest(self._stream.read.env)[1]
+
+
+class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A reader that raises an error in whatever Spark calls first. Where making the reader raises
+    it, PySpark hides it behind an error of its own."""
+
+    def __init__(self, error: LogdexError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Raises the error."""
+        raise self._error
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Raises the error."""
+        raise self._error
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Raises the error."""
+        raise self._error
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Raises the error."""
+        raise self._error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Raises the error."""
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Raises the error."""
+        raise self._error
 
 
 class LogStreamReader(OffsetReader):

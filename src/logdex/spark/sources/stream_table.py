@@ -210,7 +210,8 @@ class StreamProgress:
         for place, offset in before.items():
             name = f"{self._stream.source}: {' '.join(place)}"
             if place not in ends:
-                yield f"{name} was deleted meanwhile, the stream was at offset {offset}"
+                other = "or the checkpoint is that of a stream of another path"
+                yield f"{name} was deleted meanwhile, {other}: the stream was at offset {offset}"
             elif offset < begins[place]:
                 yield f"{name} begins at offset {begins[place]} now, the stream was at {offset}"
             elif offset > ends[place]:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from logdex.convert.columns.projection import SourceColumn
-from logdex.errors import CorruptError
+from logdex.errors import CorruptError, UsageError
 from logdex.frames.conditions import Condition, Conditions
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.spark.sources.damage import CORRUPT, CORRUPT_COLUMN, FAILFAST, MODES, PERMISSIVE
@@ -131,6 +131,17 @@ class LogTable(Protocol):
     def plan(self, reads: tuple[str, ...], wanted: Conditions, env: Env = DEFAULT_ENV) -> TablePlan:
         """Returns the plan for some columns of the format. Rows for which a condition does not hold
         may be left out; all others are in it."""
+
+
+def require_columns(read: ReadOptions, names: Sequence[str]) -> None:
+    """Raises `UsageError` if the schema that the user gives has other columns than the option
+    `columns`. Without a schema it has the same."""
+    wanted = {*read.names(())}
+    if read.columns is not None and not wanted >= {*names} >= {*read.columns}:
+        raise UsageError(
+            f"the schema has the columns {', '.join(names)}, and the option columns is {','.join(read.columns)!r}",
+            hint="leave out one of the two: each says which columns are read",
+        )
 
 
 def partition_bytes(read: ReadOptions, total_bytes: int) -> int:

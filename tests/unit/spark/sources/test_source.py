@@ -10,8 +10,9 @@ import pytest
 
 pytest.importorskip("pyspark")
 from pyspark.sql.datasource import EqualTo
+from pyspark.sql.types import StructType
 
-from logdex.errors import NotAStoreError
+from logdex.errors import NotAStoreError, UsageError
 from logdex.kafka.batch.record import Record
 from logdex.kafka.log.log import Log
 from logdex.spark.sources import rows
@@ -71,6 +72,33 @@ def test_a_missing_path(source: type[LogSource], tmp_path: Path) -> None:
         missing.schema()
     with pytest.raises(NotAStoreError, match="none: there is no such file or directory"):
         source.make_stream(missing.options).initial()
+
+
+def test_what_is_wrong_with_a_stream_is_said_where_spark_can_tell_it(tmp_path: Path) -> None:
+    """PySpark hides an error of `streamReader` behind one of its own."""
+    path = str(write(tmp_path / "logs", "t-0", 1))
+    refused = KafkaLogSource({"path": path, "endingOffsets": "latest"})
+    reader: Any = refused.streamReader(refused.schema())
+    calls: list[Any] = [reader.initialOffset, reader.getDefaultReadLimit, reader.prepareForTriggerAvailableNow]
+    for call in [*calls, lambda: reader.latestOffset({}, None), lambda: reader.partitions({}, {})]:
+        with pytest.raises(UsageError, match="endingOffsets is for batch reads"):
+            call()
+    reader.stop()
+
+
+@pytest.mark.parametrize("names", ["offset", "offset,value,key"])
+def test_a_schema_and_the_option_columns_say_the_same(tmp_path: Path, names: str) -> None:
+    path = str(write(tmp_path / "logs", "t-0", 1))
+    source = KafkaLogSource({"path": path, "columns": names})
+    other = KafkaLogSource({"path": path, "columns": "value,offset", "mode": "PERMISSIVE"}).schema()
+    with pytest.raises(UsageError, match="the schema has the columns value, offset, _corrupt, and the option columns"):
+        source.reader(other)
+    with pytest.raises(UsageError, match="leave out one of the two"):
+        source.streamReader(other).initialOffset()
+    lenient = KafkaLogSource({"path": path, "columns": "offset,value", "mode": "PERMISSIVE"})
+    for schema in (other, StructType(other.fields[:2]), lenient.schema()):
+        lenient.reader(schema)
+        assert lenient.streamReader(schema).initialOffset() == {"t": {"0": 1}}
 
 
 def test_sizes_of_batches(tmp_path: Path) -> None:

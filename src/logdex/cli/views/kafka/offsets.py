@@ -57,8 +57,8 @@ def show(
             raise UsageError(f"{found.path}: no group or reader {group} is known", hint=hint)
         print_offsets(
             [
-                *(_row(each, None) for each in groups),
-                *(_row(each, target) for each, target in zip(progress, targets, strict=True)),
+                *(_row(each, None, "group") for each in groups),
+                *(_row(each, target, "reader") for each, target in zip(progress, targets, strict=True)),
             ],
             names=("partition", "log_start_offset", "log_end_offset"),
             column="partition",
@@ -77,7 +77,7 @@ def _names(snapshot: KafkaSnapshot) -> list[str]:
     return [each.name for each in known]
 
 
-def _row(each: ReaderProgress, target: int | None) -> OffsetRow:
+def _row(each: ReaderProgress, target: int | None, kind: str) -> OffsetRow:
     one = each.partition
     low, high = one.log_start_offset, one.log_end_offset
-    return OffsetRow(each.name, one.topic, one.partition, each.offset, low, high, each.lag, target)
+    return OffsetRow(each.name, one.topic, one.partition, each.offset, low, high, each.lag, target, kind)
