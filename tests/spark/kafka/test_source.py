@@ -14,8 +14,10 @@ import logdex
 import logdex.spark
 from logdex.kafka.read.log_read import READ_COMMITTED, READ_UNCOMMITTED
 from logdex.spark.sources import PUSHDOWN
+from logdex.spark.sources.kafka.table import LogDirTable
 from tests.golden import kafka as golden
 from tests.unit.spark.sources.kafka.local_rows import local_rows, options_of
+from tests.unit.spark.sources.tables import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,6 +78,15 @@ def test_golden_directories(name: str, isolation: str, spark: SparkSession, gold
     frame = spark.read.format("kafka_log").options(**options).load()
     found = frame.selectExpr("* EXCEPT (timestamp)", "unix_micros(timestamp) AS timestamp").toArrow().to_pylist()
     assert found == local != []
+
+
+def test_batches_as_they_are_stored(spark: SparkSession, golden_log: Callable[[str], Path]) -> None:
+    path = str(golden_log("tiny-broker"))
+    frame = spark.read.format("kafka_log").option("rawBatches", "true").load(path)
+    rows = frame.drop("baseTimestamp", "maxTimestamp").toArrow().to_pylist()
+    names = frame.drop("baseTimestamp", "maxTimestamp").columns
+    assert rows == rows_of(LogDirTable({"path": path, "rawBatches": "true"}), names=names) != []
+    assert frame.where("topic = 'orders'").count() == sum(row["topic"] == "orders" for row in rows)
 
 
 @pytest.mark.parametrize("asked", [True, False])

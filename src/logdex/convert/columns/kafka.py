@@ -1,5 +1,5 @@
 """The columns of `kafka_log`: those of Spark's own `kafka` source, with its names and types, then
-ours."""
+ours; and those of batches as they are stored, by the names of Kafka's headers."""
 
 from __future__ import annotations
 
@@ -56,4 +56,30 @@ COLUMNS = (
 )
 
 NAMES = tuple(column.name for column in COLUMNS)
-NEVER_NULL = frozenset(column.name for column in COLUMNS if not column.nullable)
+
+BATCH_COLUMNS = (
+    same("topic", "topic", pa.string()),
+    same("partition", "partition", pa.int32()),
+    same("baseOffset", "base_offset", pa.int64()),
+    same("lastOffset", "last_offset", pa.int64()),
+    same("recordCount", "record_count", pa.int32(), nullable=True),
+    timestamp("baseTimestamp", "base_timestamp_ms"),
+    timestamp("maxTimestamp", "max_timestamp_ms"),
+    SourceColumn("timestampType", pa.int32(), ("timestamp_type",), timestamp_types),
+    same("compression", "compression", pa.string()),
+    same("magic", "magic", pa.int8()),
+    same("leaderEpoch", "leader_epoch", pa.int32()),
+    same("producerId", "producer_id", pa.int64()),
+    same("producerEpoch", "producer_epoch", pa.int16()),
+    same("baseSequence", "base_sequence", pa.int32()),
+    same("isTransactional", "is_transactional", pa.bool_()),
+    same("isControl", "is_control", pa.bool_()),
+    same("position", "position", pa.int64()),
+    same("sizeBytes", "size_bytes", pa.int32()),
+    same("batch", "batch", pa.binary()),
+    SourceColumn("logDir", pa.string()),
+)
+"""The columns of a batch as it is stored. Both offsets and both timestamps of magic 0 and 1 are the
+stored ones."""
+
+NEVER_NULL = frozenset(column.name for column in (*COLUMNS, *BATCH_COLUMNS) if not column.nullable)

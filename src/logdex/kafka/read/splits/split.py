@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from logdex.kafka.columns.plain_records import PlainRecords
 from logdex.kafka.columns.read_order import OffsetRange
 from logdex.kafka.columns.record_columns import RECORD_COLUMNS, read_record_batches, record_schema
 from logdex.kafka.columns.record_decoder import Rows
+from logdex.kafka.columns.stored_batches import STORED_COLUMNS, read_stored_batches, stored_schema
 from logdex.kafka.read.committed import NOTHING_ABORTED, AbortedTransactions
 from logdex.kafka.read.read_filter import OFFSET_MAX, ReadFilter
 from logdex.kafka.read.splits.split_again import parts_now
@@ -31,23 +32,27 @@ OnOffsets = Callable[[Int64s], None]
 _PLACE = ("topic", "partition")
 SCAN_COLUMNS = (*_PLACE, *RECORD_COLUMNS)
 """The columns of a read: the place of a record, and its fields."""
+STORED_SCAN_COLUMNS = (*_PLACE, *STORED_COLUMNS)
+"""The columns of a read of batches as they are stored."""
 
 
 @cache
-def scan_schema() -> pa.Schema:
-    """Returns the schema of `SCAN_COLUMNS`."""
+def scan_schema(stored: bool = False) -> pa.Schema:
+    """Returns the schema of `SCAN_COLUMNS`, or of `STORED_SCAN_COLUMNS`."""
     topic = pa.field("topic", pa.dictionary(pa.int32(), pa.string()), nullable=False)
-    return pa.schema([topic, pa.field("partition", pa.int32(), nullable=False), *record_schema()])
+    fields = stored_schema() if stored else record_schema()
+    return pa.schema([topic, pa.field("partition", pa.int32(), nullable=False), *fields])
 
 
-def schema_of(columns: Iterable[str] | None) -> pa.Schema:
-    """Returns the schema of some of `SCAN_COLUMNS`, in the given order; None: all. Raises
-    `UsageError` for an unknown one."""
-    names = SCAN_COLUMNS if columns is None else list(columns)
-    unknown = [name for name in names if name not in SCAN_COLUMNS]
+def schema_of(columns: Iterable[str] | None, stored: bool = False) -> pa.Schema:
+    """Returns the schema of some of the columns of `scan_schema`, in the given order; None: all.
+    Raises `UsageError` for an unknown one."""
+    known = scan_schema(stored)
+    names = known.names if columns is None else list(columns)
+    unknown = [name for name in names if name not in known.names]
     if unknown:
-        raise UsageError(f"no column {unknown[0]!r}", hint=f"choose from {', '.join(SCAN_COLUMNS)}")
-    return pa.schema([scan_schema().field(name) for name in names])
+        raise UsageError(f"no column {unknown[0]!r}", hint=f"choose from {', '.join(known.names)}")
+    return pa.schema([known.field(name) for name in names])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +60,9 @@ class ReadSplit:
     """The records of the batches that begin in bytes [`begin`, `end`) of one .log. A batch begins
     at `begin`. Of these, the records are read that have offsets in [`offset`, `end_offset`), pass
     the filter and are not of an aborted transaction, with some columns (None: all).
+
+    With `stored`, the rows are the batches as they are stored: those that have their last offset
+    there. Of the filter, `control` alone counts for them.
 
     These batches hold the partition's records with offsets in [`first_offset`, `next_offset`): by
     them `to_batches` finds the records again if the .log is not the file `identity` any more.
@@ -77,6 +85,7 @@ class ReadSplit:
     identity: Identity | None = None
     columns: tuple[str, ...] | None = None
     aborted: AbortedTransactions = NOTHING_ABORTED
+    stored: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -86,7 +95,7 @@ class ReadSplit:
     @property
     def schema(self) -> pa.Schema:
         """Returns the schema of the batches."""
-        return schema_of(self.columns)
+        return schema_of(self.columns, self.stored)
 
     def __repr__(self) -> str:
         return f"ReadSplit({self.path!r}, bytes {self.begin} to {self.end})"
@@ -185,21 +194,19 @@ class ReadSplit:
         on_offsets: OnOffsets | None = None,
         plain: bool = False,
     ) -> Generator[Rows, None, ScanEnd | None]:
-        """Yields batches as `to_batches` does, with the columns `names` of `RECORD_COLUMNS`, then
-        those that the filter needs. `on_offsets` is called with the offsets of all records that are
-        read, before the filter. `plain` is that of `read_record_batches`. Raises `VanishedError` if
-        the .log is not the file `identity` by now."""
+        """Yields batches as `to_batches` does, with the columns `names` of `RECORD_COLUMNS`, or of
+        `STORED_COLUMNS`, then those that the filter needs. `on_offsets` is called with the offsets
+        of all rows that are read, before the filter. `plain` is that of `read_record_batches`.
+        Raises `VanishedError` if the .log is not the file `identity` by now."""
         columns = list(names)
-        read = read_record_batches(
+        read = (read_stored_batches if self.stored else partial(read_record_batches, skip_control=False, plain=plain))(
             self.path,
             start=self.begin,
             stop=self.end,
             columns=[*columns, *sorted(self._needed_columns() - set(columns))],
-            skip_control=False,
             on_bad_batch=on_bad_batch,
             identity=identity,
             offsets=OffsetRange(self.base_offset, None if self.next_offset > OFFSET_MAX else self.next_offset),
-            plain=plain,
             env=env,
         )
         while True:
@@ -208,7 +215,7 @@ class ReadSplit:
             except StopIteration as stopped:
                 end: ScanEnd = stopped.value
                 return end
-            offsets = batch.column("offset").to_numpy()
+            offsets = batch.column(self._offset).to_numpy()
             if on_offsets is not None:
                 on_offsets(offsets)
             kept = self._kept(batch, offsets)
@@ -218,9 +225,14 @@ class ReadSplit:
                 read.close()
                 return None
 
+    @property
+    def _offset(self) -> str:
+        """The column by which rows are in the offsets that are read."""
+        return "last_offset" if self.stored else "offset"
+
     def _needed_columns(self) -> set[str]:
         wanted = self.filter
-        needed = {"offset", "is_control"}
+        needed = {self._offset, "is_control"}
         needed |= set() if wanted.begin_ms is None and wanted.end_ms is None else {"timestamp_ms"}
         needed |= set() if wanted.key is None else {"key"}
         return needed | ({"producer_id", "is_transactional"} if self.aborted else set())

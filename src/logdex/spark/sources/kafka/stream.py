@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from logdex.convert.columns.kafka import COLUMNS, HEADERS, NAMES
 from logdex.convert.columns.projection import SourceColumn
 from logdex.errors import CorruptError, UsageError
 from logdex.frames.conditions import Conditions
@@ -12,6 +11,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.read.first_records import end_of_first
 from logdex.kafka.read.steady import PartitionView, steadily
 from logdex.spark.sources.kafka.frozen import partition_of
+from logdex.spark.sources.kafka.row_form import RowForm
 from logdex.spark.sources.kafka.selection import OFFSETS
 from logdex.spark.sources.kafka.table import OPTIONS, SOURCE, LogDirTable
 from logdex.spark.sources.loss import require_no_loss
@@ -44,19 +44,19 @@ class LogDirStream:
         options.refuse_in_streams("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
         self.read = ReadOptions.of(options)
         self.limits = Limits.of(options)
-        self._has_headers = options.boolean("includeHeaders", False)
+        self._rows = RowForm.of(options)
         self._given = dict(given)
         self._given_later = {name: value for name, value in given.items() if name.lower() not in _STARTING}
 
     @property
     def columns(self) -> tuple[SourceColumn, ...]:
         """All columns."""
-        return self.read.available(COLUMNS)
+        return self.read.available(self._rows.columns)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns of a DataFrame whose user asks for none."""
-        return self.read.names([name for name in NAMES if self._has_headers or name != HEADERS])
+        return self.read.names(self._rows.names)
 
     @property
     def stopped_by(self) -> Mapping[Place, CorruptError]:

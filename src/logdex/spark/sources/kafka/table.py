@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from logdex.convert.columns.kafka import COLUMNS, HEADERS, NAMES, NEVER_NULL
+from logdex.convert.columns.kafka import NEVER_NULL
 from logdex.convert.columns.projection import SourceColumn, of_format
 from logdex.errors import MissingFileError, VanishedError
 from logdex.formats import FORMATS
@@ -21,6 +21,7 @@ from logdex.kafka.read.read_filter import ReadFilter
 from logdex.kafka.snapshot.log_dir_snapshot import KafkaSnapshot
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 from logdex.spark.sources.damage import FAILFAST
+from logdex.spark.sources.kafka import row_form
 from logdex.spark.sources.kafka.frozen import FrozenPartition, freeze, partition_of, replica_of, selected
 from logdex.spark.sources.kafka.part import LogPart
 from logdex.spark.sources.kafka.replicas import Replica, choose
@@ -32,13 +33,7 @@ from logdex.spark.sources.table import ReadOptions, TablePlan, partition_bytes
 
 SOURCE = "kafka_log"
 FORMAT = FORMATS["kafka"]
-OPTIONS = (
-    *COMMON_OPTIONS,
-    *SELECTING,
-    *OFFSETS,
-    *("key", "isolation.level", "kafka.isolation.level", "includeHeaders", "includeControl"),
-    *format_settings(FORMAT),
-)
+OPTIONS = (*COMMON_OPTIONS, *SELECTING, *OFFSETS, *row_form.OPTIONS, "includeControl", *format_settings(FORMAT))
 
 _PLACE = frozenset(("topic", "partition", "logDir"))
 _COMPARISONS = frozenset((plain.EQUAL, plain.LESS, plain.LESS_OR_EQUAL, plain.GREATER, plain.GREATER_OR_EQUAL))
@@ -56,7 +51,7 @@ class LogDirTable:
         env = self.read.env if self.read.storage else env
         key = options.text("key")
         self._key = None if key is None else key.encode()
-        self._has_headers = options.boolean("includeHeaders", False)
+        self._rows = row_form.RowForm.of(options)
         self._control = options.boolean("includeControl", False)
         levels = (READ_UNCOMMITTED, READ_COMMITTED)
         level = options.choice("kafka.isolation.level", levels, READ_UNCOMMITTED)
@@ -88,13 +83,12 @@ class LogDirTable:
     @property
     def columns(self) -> tuple[SourceColumn, ...]:
         """All columns."""
-        return self.read.available(COLUMNS)
+        return self.read.available(self._rows.columns)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns of a DataFrame whose user asks for none; headers only with includeHeaders, as
-        in Spark's own source."""
-        return self.read.names([name for name in NAMES if self._has_headers or name != HEADERS])
+        """The columns of a DataFrame whose user asks for none."""
+        return self.read.names(self._rows.names)
 
     def open(self, path: str, env: Env = DEFAULT_ENV) -> KafkaSnapshot:
         """Opens the log directory or partition at `path` with the settings of the options."""
@@ -153,7 +147,7 @@ class LogDirTable:
         for root, group in groupby(self.partitions, key=lambda each: each.root):
             with self.open(root, env) as snapshot:
                 for each in group:
-                    self._plan_partition(plan, each, snapshot, reads or ("offset",), wanted, split_bytes)
+                    self._plan_partition(plan, each, snapshot, reads or self._rows.least, wanted, split_bytes)
         return plan
 
     def _plan_partition(
@@ -180,13 +174,12 @@ class LogDirTable:
         note = self._require_there(snapshot, found.offset, found.end_offset)
         plan.notes += [] if note is None else [note]
         step = self.read.partition_records or found.end_offset - found.offset
+        stored = self._rows.stored
         splits = [
-            split
+            replace(split, columns=columns, stored=stored)
             for begin in range(found.offset, found.end_offset, step)
             for split in snapshot.plan_read(
-                replace(found, offset=begin, end_offset=min(begin + step, found.end_offset)),
-                columns=columns,
-                split_bytes=split_bytes,
+                replace(found, offset=begin, end_offset=min(begin + step, found.end_offset)), split_bytes=split_bytes
             ).splits
         ]
         plan.pruned_files -= len({split.path for split in splits})
@@ -203,4 +196,4 @@ class LogDirTable:
         read = ReadFilter(
             offset=frozen.begin, end_offset=frozen.end, control=self._control, isolation=self._isolation, key=self._key
         )
-        return narrowed(read, frozen.topic, frozen.partition, of_format(COLUMNS, wanted))
+        return narrowed(read, frozen.topic, frozen.partition, of_format(self._rows.columns, wanted))
