@@ -23,9 +23,11 @@ Row = dict[str, Any]
 
 TWO_CORES_BAR = 1.6
 PARTITIONS = 16
+RECORDS = 5_000_000
+"""Of each partition, so that all have 8 GiB together."""
 
 
-def rebuilding(data: Path, repeats: int, name: str = "8g", records: int = kafka_data.RECORDS) -> Iterator[Row]:
+def rebuilding(data: Path, repeats: int, name: str = "8g", records: int = RECORDS) -> Iterator[Row]:
     """Rebuilds with --jobs 2 against one thread, without fsync."""
     config, output = StoreConfig(), data / "out"
     root = stores.ensure(stores.SPECS[name], data)
@@ -37,7 +39,7 @@ def rebuilding(data: Path, repeats: int, name: str = "8g", records: int = kafka_
     one = partial(rebuild, str(root), str(output), config, sync=False)
     yield in_turns(f"rebuild {name} in 2 threads", with_two, one, repeats, TWO_CORES_BAR, lambda: remove(output))
     remove(output)
-    logs = _log_directory(data / "kafka", records)
+    logs = _log_directory(data / "kafka-many", records)
 
     settings = rebuild_settings(None, key_index=False, sync=False)
 

@@ -221,7 +221,8 @@ class ReadSplit:
             kept = self._kept(batch, offsets)
             if len(kept):
                 yield kept
-            if len(offsets) and self.end_offset - 1 <= offsets[-1] < OFFSET_MAX:
+            is_last = len(offsets) and self.end_offset - 1 <= offsets[-1] < OFFSET_MAX
+            if is_last and not self.stored:  # stored ones are not held back until damage behind them is found
                 read.close()
                 return None
 
