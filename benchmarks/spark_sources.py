@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from benchmarks import kafka_data, kafka_peer, stores
 from benchmarks.measure import Rates, judged, remove
 from benchmarks.sparks_own_source import SCRIPT, SETTINGS, works
+from logdex.convert.export import export
+from logdex.convert.sources.kafka import LogDirSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,19 +37,21 @@ def _session() -> Any:
     return session("local[2]", app_name="logdex bench", conf=SETTINGS)
 
 
-def rocketmq_source(data: Path, repeats: int, name: str = "1k") -> list[dict[str, Any]]:
-    """GB/s of CommitLog: all columns, and the body alone."""
-    spec = stores.SPECS[name]
-    root = stores.ensure(spec, data)
-    stores.read_in(root)
+def rocketmq_source(data: Path, repeats: int, name: str = "1k", large: str = "8g") -> list[dict[str, Any]]:
+    """GB/s of bodies: with all columns, and of a larger store, beside whose time that of starting a
+    job is little, the body alone."""
     rows = []
     with _session() as spark:
-        for columns in (None, "body"):
+        for columns, spec in ((None, stores.SPECS[name]), ("body", stores.SPECS[large])):
+            root = stores.ensure(spec, data)
+            stores.read_in(root)
             reader = spark.read.format("rocketmq_store")
             frame = (reader if columns is None else reader.option("columns", columns)).load(str(root))
             size_bytes = spec.messages * spec.body
             for work, call in works(frame, "body", data / "out").items():
-                what = f"rocketmq_store {name}, {columns or 'all columns'}, {work}, GB/s of bodies"
+                if (columns, work) == ("body", "parquet"):
+                    continue  # its time is that of Spark's own writer
+                what = f"rocketmq_store {spec.name}, {columns or 'all columns'}, {work}, GB/s of bodies"
                 rates = Rates(what, size_bytes, call, warm_s=WARM_S)
                 rates.measure(repeats)
                 row: dict[str, Any] = {"what": rates.what, **rates.summary(1e9)}
@@ -80,15 +84,35 @@ def _measured(
     for work, call in works(frame, "value", output).items():
         rates = Rates(f"kafka_log {codec}, {work}, M records/s", count, call, warm_s=WARM_S)
         rates.measure(repeats)
-        row: dict[str, Any] = {"what": rates.what, **rates.summary(1e6)}
-        theirs = peer.get(work)
-        if theirs:
-            row |= {"sparks_own": round(theirs / 1e6, 3)}
-            row = judged(row, "ratio", rates.median / theirs, RATIO_BARS[codec])
-        rows.append(row)
+        rows.append(_beside(rates, peer.get(work), codec))
+    exported = _exporting(spark, LogDirSource(path, topic=topic), output, f"kafka_log {codec}, parquet by export")
+    exported.measure(repeats)
+    rows.append(_beside(exported, peer.get("parquet"), codec))
     rows.append(_from_memory(frame, codec, output, repeats))
     remove(output)
     return rows
+
+
+def _beside(rates: Rates, theirs: float | None, codec: str) -> dict[str, Any]:
+    """The row of some rates, with its ratio to those of Spark's own source, if there are any."""
+    row: dict[str, Any] = {"what": rates.what, **rates.summary(1e6)}
+    if not theirs:
+        return row
+    return judged(row | {"sparks_own": round(theirs / 1e6, 3)}, "ratio", rates.median / theirs, RATIO_BARS[codec])
+
+
+def _exporting(spark: SparkSession, source: LogDirSource, output: Path, what: str) -> Rates:
+    """Parquet with Spark's default codec, of the same records, which the tasks of `logdex export
+    --engine spark` write: no row passes through Java."""
+    from logdex.spark.tasks import runner_of
+
+    runner = runner_of(spark)
+
+    def run() -> int:
+        remove(output)
+        return export(source, output, runner, engine="spark", codec="snappy", sync=False).messages
+
+    return Rates(f"{what}, M records/s", run(), run, warm_s=WARM_S)
 
 
 def _from_memory(frame: DataFrame, codec: str, output: Path, repeats: int) -> dict[str, Any]:

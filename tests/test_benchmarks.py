@@ -193,8 +193,8 @@ def test_sources_of_spark_are_measured(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setitem(stores.SPECS, "1k", stores.StoreSpec("1k", 200, 100))
     monkeypatch.setattr(peer, "why_missing", lambda: "not in this test")
     monkeypatch.setattr(spark_sources, "WARM_S", 0.0)
-    rows = spark_sources.rocketmq_source(tmp_path, 1) + spark_sources.kafka_source(tmp_path, 1, RECORDS)
-    assert len(rows) == 18
+    rows = spark_sources.rocketmq_source(tmp_path, 1, "1k", "1k") + spark_sources.kafka_source(tmp_path, 1, RECORDS)
+    assert len(rows) == 19
     assert sum("from Spark's memory" in row["what"] for row in rows) == 2  # without a codec, and with lz4
     assert all(row["median"] >= 0 and "ratio" not in row for row in rows)
 
