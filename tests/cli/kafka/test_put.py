@@ -236,3 +236,15 @@ def test_put_says_what_was_cut(tmp_path: Path) -> None:
     assert (told.exit_code, told.stdout) == (0, "events/0  offset 1\n")
     assert f"bytes were cut from byte {whole} of {log} on" in told.stderr
     assert "were cut" not in run("put", path, "--value", "y").stderr
+
+
+def test_a_new_reader_with_the_name_of_a_broker_s_group(golden_log_copy: GoldenStore) -> None:
+    """Its first records are the topic's, not those behind the group's offset, which is said
+    once."""
+    logs = golden_log_copy("tiny-broker")
+    row = next(each for each in run_json("offsets", logs) if each["offset"] > each["log_start_offset"])
+    command = ("consume", logs, "--topic", row["topic"], "--group", row["group"], "--limit", 1)
+    told = "the broker's consumer group of that name keeps its own offsets"
+    assert told in run(*command).stderr
+    assert told not in run(*command).stderr
+    assert told not in run("consume", logs, "--topic", row["topic"], "--group", "another", "--limit", 1).stderr

@@ -5,20 +5,21 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.output import note
 from logdex.cli.rows.printer import RowPrinter, print_end
 from logdex.cli.rows.row_options import RowOptions
 from logdex.cli.views.kafka.records import RecordRow, record_printer
-from logdex.errors import UsageError
+from logdex.errors import StoreError, UsageError
 from logdex.jobs import look_again
 from logdex.primitives.shown import counted
 
 if TYPE_CHECKING:
     from logdex.kafka.directory.recognise import KafkaPath
     from logdex.kafka.readers.log_reader import LogReader
+    from logdex.kafka.snapshot.log_dir_snapshot import KafkaSnapshot
     from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 
 _AT_ONCE = 256
@@ -48,7 +49,9 @@ def show(
         raise UsageError(f"{found.path} is {found.description}", hint="give its partition's directory")
     with open_kafka(found, **settings) as snapshot, ExitStack() as stack:
         readers = []
-        for partition in snapshot.scan(topic=topic).partitions:
+        partitions = snapshot.scan(topic=topic).partitions
+        _tell_broker_group(snapshot, partitions, group)
+        for partition in partitions:
             first = partition.log_end_offset if start == "last" else partition.log_start_offset
             reader = stack.enter_context(LogReader(partition.path, group, start=first))
             if start == "last":
@@ -60,6 +63,18 @@ def show(
     facts = {"group": group, "partitions": len(readers), "is_complete": True, "problems": []}
     print_end(rows, "consume", count=printer.printed, **facts)
     return True
+
+
+def _tell_broker_group(snapshot: KafkaSnapshot, partitions: Sequence[PartitionSnapshot], group: str) -> None:
+    """Says that a new reader has the name of a consumer group of the broker's, whose offsets it
+    does not use."""
+    from logdex.kafka.readers.progress import group_progress, progress_of
+
+    if progress_of(partitions, group, is_named=False):
+        return
+    with suppress(StoreError):  # __consumer_offsets is not what is asked for
+        if any(each.name == group for each in group_progress(snapshot, partitions)):
+            note(f"{group} is a new reader of Logdex's; the broker's consumer group of that name keeps its own offsets")
 
 
 def _print(

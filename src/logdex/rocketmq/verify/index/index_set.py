@@ -144,7 +144,7 @@ class IndexSet:
             "an IndexFile of another size",
             expected=expected,
             found=size,
-            mend=f"{self._out.rebuild}; if all are so long, state --max-hash-slot-num and --max-index-num",
+            mend=f"{self._out.rebuild}; state --max-hash-slot-num and --max-index-num if no other IndexFile shows them",
         )
         self._is_excused, self._end_ms = True, None
 
