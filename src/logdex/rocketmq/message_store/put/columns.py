@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from logdex.errors import UsageError
 from logdex.layout.rocketmq import BLANK, HOST_V4_SIZE_BYTES, MESSAGE_HEAD
 from logdex.primitives.wrong_questions import require_names
+from logdex.rocketmq.columns.message_arrow import SCHEMA
 from logdex.rocketmq.index_file.index_keys import KeyBatch, hash_keys
 from logdex.rocketmq.message import properties as props
 from logdex.rocketmq.message.stored_message import head_struct
@@ -87,13 +88,24 @@ def put_columns(core: StoreCore, encoder: Encoder, table: pa.Table | pa.RecordBa
 
 
 # -- checking ------------------------------------------------------------------------------------
+def _require_columns(names: list[str]) -> None:
+    """Raises `UsageError` for columns that are no message's, of which a scan has some, and if the
+    topic is missing."""
+    others = [name for name in names if name in SCHEMA.names and name not in _COLUMNS]
+    if others:
+        kept = [name for name in names if name in _COLUMNS]
+        told = f"put_columns has no place for {', '.join(others)}"
+        raise UsageError(told, hint=f"table.select({kept}) has the rest")
+    require_names("column", names, _COLUMNS)
+    if "topic" not in names:
+        raise UsageError("a column topic is missing")
+
+
 def _prepare(core: StoreCore, encoder: Encoder, table: pa.Table | pa.RecordBatch) -> Prepared | list[Encoded] | Refusal:
     """Checks all rows as single puts are checked, before anything is written. Returns messages if
     some are for light queues."""
     names = table.schema.names
-    require_names("column", names, _COLUMNS)
-    if "topic" not in names:
-        raise UsageError("a column topic is missing")
+    _require_columns(names)
     now_ms, count = core.clock_ms(), table.num_rows
     found = _topics(core, encoder, table, now_ms)
     if isinstance(found, Refusal):

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from logdex.errors import UsageError
-from logdex.rocketmq.message_store.put.message import PutMessageStatus
+from logdex.rocketmq.message_store.put.message import Message, PutMessageStatus
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from tests.unit.rocketmq.message_store.open_stores import open_store, require_sound
 
@@ -132,6 +132,24 @@ def test_a_misspelt_column_is_named(tmp_path: Path) -> None:
     told = r"unknown column: key .did you mean keys"
     with open_store(tmp_path / "store") as store, pytest.raises(UsageError, match=told):
         store.put_columns(pa.table({"topic": ["a"], "key": ["k"]}))
+
+
+def test_the_columns_of_a_scan(tmp_path: Path) -> None:
+    """The hint is what puts the messages of a scan into another store."""
+    with open_store(tmp_path / "store") as store:
+        store.put_message(Message(topic="a", body=b"1", tags="x", keys="k l"))
+        store.put_message(Message(topic="a", body=b"2"))
+    with StoreSnapshot(tmp_path / "store") as snapshot:
+        table = snapshot.scan().to_arrow().read_all()
+    with open_store(tmp_path / "other") as store:
+        with pytest.raises(UsageError, match="has no place for queue_offset, physical_offset,") as caught:
+            store.put_columns(table)
+        assert caught.value.hint is not None
+        kept = eval(caught.value.hint.partition(" has")[0], {"table": table})
+        store.put_columns(kept)
+    with StoreSnapshot(tmp_path / "other") as snapshot:
+        again = snapshot.scan().to_arrow().read_all()
+    assert again.select(kept.schema.names) == kept
 
 
 def test_no_rows(tmp_path: Path) -> None:
