@@ -261,3 +261,6 @@ def test_a_file_in_a_directory_that_is_not_there(place: Path, path: str) -> None
         assert (result.exit_code, result.stdout) == (2, "")
         assert f"{command[-1]} {place}/no where/found: there is no directory {place}/no where" in result.stderr
         assert f"mkdir -p '{place}/no where'" in result.stderr
+        (place / "a file").write_text("")
+        result = run(*command, place / "a file" / "found")
+        assert (result.exit_code, "mkdir" in result.stderr) == (2, False)

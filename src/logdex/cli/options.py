@@ -178,11 +178,13 @@ def require_folder_of(flag: str, path: str | None) -> None:
     """Raises `UsageError` if there is no directory for the new file that an option names, before
     the work for it begins."""
     from logdex.io.env import DEFAULT_ENV
+    from logdex.io.remote.schemes import scheme_of
 
     folder = None if path is None else posixpath.dirname(path) or "."
-    if folder is not None and not DEFAULT_ENV.is_dir(folder):
-        hint = f"mkdir -p {shlex.quote(folder)}, or choose another place"
-        raise UsageError(f"{flag} {path}: there is no directory {folder}", hint=hint)
+    if folder is None or scheme_of(folder) is not None or DEFAULT_ENV.is_dir(folder):
+        return  # what has a scheme is refused where it is opened
+    mkdir = "" if DEFAULT_ENV.exists(folder) else f"mkdir -p {shlex.quote(folder)}, or "
+    raise UsageError(f"{flag} {path}: there is no directory {folder}", hint=f"{mkdir}choose another place")
 
 
 def path_command(function: Callable[..., None]) -> Callable[..., None]:

@@ -56,8 +56,11 @@ class LogPart:
         def on_damage(error: CorruptError) -> None:
             on_loss(told(error))
 
+        def on_gone(error: VanishedError) -> None:
+            on_loss(Gone(error.message))
+
         try:
-            end = yield from self.split.to_batches(env=env, on_bad_batch=on_damage)
+            end = yield from self.split.to_batches(env=env, on_bad_batch=on_damage, on_gone=on_gone)
             cut = self.split.cut_at(end, self.sure_end, env)
         except VanishedError:
             on_loss(Gone(f"{self.split.path}: a broker removed the partition before it was read"))

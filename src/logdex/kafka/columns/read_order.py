@@ -36,21 +36,25 @@ class ReadOrder:
     """Judges the batches of one reading, in log order. Not thread-safe.
 
     If no batch of the first step has an offset of `offsets.first` or above, the file has the wrong
-    name, and that limit does not count.
+    name, and that limit does not count. With `empty_count`, empty batches are judged too: nothing
+    is lost with one but itself.
     """
 
-    def __init__(self, data: ByteArray, path: str, offsets: OffsetRange, env: Env = DEFAULT_ENV) -> None:
+    def __init__(
+        self, data: ByteArray, path: str, offsets: OffsetRange, env: Env = DEFAULT_ENV, *, empty_count: bool = False
+    ) -> None:
         self._data = data
         self._path = path
         self._offsets = offsets
         self._env = env
+        self._empty_count = empty_count
         self._before: tuple[int, int] | None = None  # the last offsets of the last two good batches
 
     def find_wrong(
         self, columns: BatchColumns, count: int, behind: int, stop: int
     ) -> list[tuple[int, OffsetOrderError]]:
         """Returns the places of the wrong ones of the first `count` batches, each with its error.
-        An empty batch is never among them, because nothing is lost with it.
+        An empty batch is among them only if empty ones count.
 
         The next batches begin at position `behind`. From `stop` on, none are read.
         """
@@ -66,7 +70,8 @@ class ReadOrder:
         next_base, next_last = self._following(behind, stop)
         good = rising(np.append(base, next_base), np.append(last, next_last), self._before)[:count]
         wrong = []
-        for place in np.flatnonzero(~good & (columns.count[:count] != 0)).tolist():
+        is_judged = (columns.count[:count] != 0) | self._empty_count
+        for place in np.flatnonzero(~good & is_judged).tolist():
             before = last[:place][good[:place]]
             wrong.append((place, self._error(columns, place, int(before[-1]) if len(before) else self._before[1])))
         first, second = (*self._before, *last[good][-2:].tolist())[-2:]

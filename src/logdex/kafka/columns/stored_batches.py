@@ -82,7 +82,7 @@ def read_stored_batches(
     schema = pa.schema([stored_schema().field(name) for name in names])
     with open_data(path, identity, env) as data:
         rows = _StoredRows(data, schema, on_bad_batch)
-        order = None if offsets is None else ReadOrder(data, path, offsets, env)
+        order = None if offsets is None else ReadOrder(data, path, offsets, env, empty_count=True)
         end = data.size if stop is None else stop
         return (yield from read_steps(data, path, start, end, True, rows, LogResume(data, path, env), order))
 
@@ -133,7 +133,7 @@ class _StoredRows:
             bit = BATCH_TRANSACTIONAL if name == "is_transactional" else BATCH_CONTROL
             return pa.array((run.magic == 2) & (run.attributes & bit != 0))
         if name == "record_count":
-            return pa.array(run.count, kind, mask=run.count < 0)
+            return pa.array(run.count, kind, mask=(run.count < 0) & (run.magic < 2))
         return pa.array(getattr(run, "size" if name == "size_bytes" else name), kind)
 
 

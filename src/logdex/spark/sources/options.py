@@ -10,7 +10,7 @@ from typing import Any
 
 from logdex.errors import UsageError
 from logdex.formats.format import Format
-from logdex.primitives.wrong_questions import nearest
+from logdex.primitives.wrong_questions import LONG_MAX, nearest
 
 STREAM_OPTIONS = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 """The options that only a stream uses, as those of the same name of Spark's own sources."""
@@ -76,7 +76,7 @@ class Options:
         value = self.text(name)
         if value is None:
             return None
-        if re.fullmatch(r"\d{1,18}", value.strip(), re.ASCII) is None or int(value) < least:
+        if re.fullmatch(r"\d{1,19}", value.strip(), re.ASCII) is None or not least <= int(value) <= LONG_MAX:
             raise self.wrong(name, f"say a whole number of {least} or more")
         return int(value)
 

@@ -95,9 +95,9 @@ class LogSource(DataSource):
         try:
             stream = self.make_stream(self.options)
             require_columns(stream.read, schema.names)
+            return LogStreamReader(stream, to_arrow_schema(schema, timezone="UTC"))
         except LogdexError as error:
             return RefusedStreamReader(error)
-        return LogStreamReader(stream, to_arrow_schema(schema, timezone="UTC"))
 
     def writer(self, schema: StructType, overwrite: bool) -> LogWriter:
         """Returns a writer of rows with the columns of `schema`. They are appended."""

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 from pyspark.sql.datasource import EqualTo
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from logdex.errors import NotAStoreError, UsageError
 from logdex.kafka.batch.record import Record
@@ -84,6 +84,10 @@ def test_what_is_wrong_with_a_stream_is_said_where_spark_can_tell_it(tmp_path: P
         with pytest.raises(UsageError, match="endingOffsets is for batch reads"):
             call()
     reader.stop()
+    stream: Any = KafkaLogSource({"path": path})
+    for wrong in (StructField("offset", StringType()), StructField("lastOffset", StringType())):
+        with pytest.raises(UsageError, match=wrong.name):
+            stream.streamReader(StructType([wrong])).initialOffset()
 
 
 @pytest.mark.parametrize("names", ["offset", "offset,value,key"])

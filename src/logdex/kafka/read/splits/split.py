@@ -21,13 +21,14 @@ from logdex.kafka.columns.record_decoder import Rows
 from logdex.kafka.columns.stored_batches import STORED_COLUMNS, read_stored_batches, stored_schema
 from logdex.kafka.read.committed import NOTHING_ABORTED, AbortedTransactions
 from logdex.kafka.read.read_filter import OFFSET_MAX, ReadFilter
-from logdex.kafka.read.splits.split_again import parts_now
+from logdex.kafka.read.splits.split_again import is_created_again, parts_now
 from logdex.kafka.read.steady import LOOKS_MAX
 from logdex.kafka.scan.scanner import EndKind, ScanEnd
 from logdex.kernels.kafka.batch_columns import Int64s
 
 OnBadBatch = Callable[[CorruptError], None]
 OnOffsets = Callable[[Int64s], None]
+OnGone = Callable[[VanishedError], None]
 
 _PLACE = ("topic", "partition")
 SCAN_COLUMNS = (*_PLACE, *RECORD_COLUMNS)
@@ -86,6 +87,8 @@ class ReadSplit:
     columns: tuple[str, ...] | None = None
     aborted: AbortedTransactions = NOTHING_ABORTED
     stored: bool = False
+    topic_id: str | None = None
+    """The topic's id, if records of a topic that was created again are not to be read."""
 
     @property
     def size_bytes(self) -> int:
@@ -101,7 +104,7 @@ class ReadSplit:
         return f"ReadSplit({self.path!r}, bytes {self.begin} to {self.end})"
 
     def to_batches(
-        self, *, env: Env = DEFAULT_ENV, on_bad_batch: OnBadBatch | None = None
+        self, *, env: Env = DEFAULT_ENV, on_bad_batch: OnBadBatch | None = None, on_gone: OnGone | None = None
     ) -> Generator[pa.RecordBatch, None, ScanEnd | None]:
         """Yields the records in log order as Arrow batches of the columns. None is empty.
 
@@ -109,11 +112,12 @@ class ReadSplit:
         takes the error; then reading continues after the batch. Returns how the part ends, or None
         if the offsets ended it earlier. If a broker has removed or replaced the segment, the
         records are read from where they are now, and `VanishedError` is raised if their partition
-        is gone.
+        is gone or is another one's. `on_gone` is called with an error at the end if there are not
+        all of them any more.
         """
         schema = self.schema
         names = [name for name in schema.names if name not in _PLACE]
-        reached = self.first_offset
+        reached, gone = self.first_offset, list[str]()
         try:
             end = yield from self._placed(names, schema, env, self.identity, on_bad_batch)
             return end
@@ -121,13 +125,15 @@ class ReadSplit:
             pass  # raised before the first batch, as the file was opened
         for look in range(LOOKS_MAX):
             try:
-                for split in self._now(reached, env):
+                for split in self._now(reached, env, gone):
                     yield from split._placed(names, schema, env, split.identity, on_bad_batch)
                     reached = split.next_offset
-                return None
+                break
             except VanishedError:
                 if look == LOOKS_MAX - 1 or not env.exists(posixpath.dirname(self.path) or "."):
                     raise
+        if gone and on_gone is not None:
+            on_gone(VanishedError(gone[0], path=self.path))
         return None
 
     def cut_at(self, end: ScanEnd | None, sure_end: int, env: Env = DEFAULT_ENV) -> VanishedError | None:
@@ -163,14 +169,16 @@ class ReadSplit:
                 return end
             yield with_place(batch, schema, self.topic, self.partition)
 
-    def _now(self, reached: int, env: Env) -> Iterator[ReadSplit]:
+    def _now(self, reached: int, env: Env, gone: list[str]) -> Iterator[ReadSplit]:
         """Yields splits of the segments that the partition has now, with the records of this split
-        from offset `reached` on."""
+        from offset `reached` on. What of them is `gone` is added, in words."""
         first, end = max(self.offset, reached), min(self.end_offset, self.next_offset)
         if first >= end:
             return
         wanted = replace(self.filter, offset=first, end_offset=None if end > OFFSET_MAX else end, isolation=None)
-        for part in parts_now(self.path, self.topic, self.partition, wanted, env):
+        if is_created_again(posixpath.dirname(self.path) or ".", self.topic_id, env):
+            raise VanishedError("the topic was deleted and created again meanwhile", path=self.path)
+        for part in parts_now(self.path, self.topic, self.partition, wanted, env, gone):
             yield replace(
                 self,
                 path=part.segment.log.path,
@@ -209,6 +217,7 @@ class ReadSplit:
             offsets=OffsetRange(self.base_offset, None if self.next_offset > OFFSET_MAX else self.next_offset),
             env=env,
         )
+        is_last = False
         while True:
             try:
                 batch = next(read)
@@ -221,10 +230,11 @@ class ReadSplit:
             kept = self._kept(batch, offsets)
             if len(kept):
                 yield kept
-            is_last = len(offsets) and self.end_offset - 1 <= offsets[-1] < OFFSET_MAX
-            if is_last and not self.stored:  # stored ones are not held back until damage behind them is found
-                read.close()
-                return None
+            if is_last or (len(offsets) and self.end_offset - 1 <= offsets[-1] < OFFSET_MAX):
+                if is_last or not self.stored or on_bad_batch is None:
+                    read.close()
+                    return None
+                is_last = True  # records wait in their window until damage behind them is told; batches do not
 
     @property
     def _offset(self) -> str:

@@ -92,13 +92,15 @@ def _require_columns(names: list[str]) -> None:
     """Raises `UsageError` for columns that are no message's, of which a scan has some, and if the
     topic is missing."""
     others = [name for name in names if name in SCHEMA.names and name not in _COLUMNS]
-    if others:
+    if others and "topic" in names:
         kept = [name for name in names if name in _COLUMNS]
         told = f"put_columns has no place for {', '.join(others)}"
         raise UsageError(told, hint=f"table.select({kept}) has the rest")
     require_names("column", names, _COLUMNS)
     if "topic" not in names:
         raise UsageError("a column topic is missing")
+    if len(set(names)) < len(names):
+        raise UsageError(f"the columns are {', '.join(names)}", hint="name each once")
 
 
 def _prepare(core: StoreCore, encoder: Encoder, table: pa.Table | pa.RecordBatch) -> Prepared | list[Encoded] | Refusal:

@@ -29,6 +29,7 @@ class FrozenPartition:
     last_base: int
     last_position: int
     size_bytes: int
+    topic_id: str | None = None
 
     @property
     def name(self) -> str:
@@ -71,7 +72,7 @@ def replica_of(snapshot: PartitionSnapshot, root: str, env: Env) -> Replica:
 
 
 def freeze(
-    snapshot: PartitionSnapshot, root: str, limits: tuple[Limit, Limit], isolation: str, *, or_latest: bool
+    snapshot: PartitionSnapshot, replica: Replica, limits: tuple[Limit, Limit], isolation: str, *, or_latest: bool
 ) -> FrozenPartition:
     """Returns the offsets to read of a partition. Where no record is at or after a starting
     timestamp, nothing is read with `or_latest`; else `UsageError` is raised."""
@@ -90,11 +91,12 @@ def freeze(
     end = limits[1].offset(name, earliest, latest, by_time)
     last, log_end = snapshot.segments[-1] if snapshot.segments else None, snapshot.log_end
     return FrozenPartition(
-        root,
+        replica.root,
         *name,
         latest if begin is None else begin,
         latest if end is None else min(end, latest) if limits[1].offsets is None else end,
         -1 if last is None else last.base_offset,
         0 if log_end is None else log_end.position,
         snapshot.size_bytes,
+        replica.topic_id,
     )

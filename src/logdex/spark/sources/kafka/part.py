@@ -37,8 +37,9 @@ class LogPart:
 
     def batches(self, on_damage: OnDamage | None, env: Env = DEFAULT_ENV) -> Iterator[pa.RecordBatch]:
         """Yields the records."""
+        on_gone = self._refuse if self.fail_on_data_loss else None
         try:
-            end = yield from self.split.to_batches(env=env, on_bad_batch=on_damage)
+            end = yield from self.split.to_batches(env=env, on_bad_batch=on_damage, on_gone=on_gone)
             cut = self.split.cut_at(end, self.sure_end, env)
             if cut is not None:
                 raise cut
@@ -56,3 +57,7 @@ class LogPart:
         if on_damage is None:
             raise with_hint(damage)
         on_damage(damage)
+
+    @staticmethod
+    def _refuse(error: VanishedError) -> None:
+        raise error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import groupby
@@ -10,7 +10,7 @@ from typing import Any
 
 from logdex.convert.columns.kafka import NEVER_NULL
 from logdex.convert.columns.projection import SourceColumn, of_format
-from logdex.errors import MissingFileError, VanishedError
+from logdex.errors import MissingFileError, UsageError, VanishedError
 from logdex.formats import FORMATS
 from logdex.frames import conditions as plain
 from logdex.frames.conditions import Condition, Conditions
@@ -18,6 +18,8 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.read.log_read import READ_COMMITTED, READ_UNCOMMITTED
 from logdex.kafka.read.narrow import narrowed
 from logdex.kafka.read.read_filter import ReadFilter
+from logdex.kafka.read.splits.split import ReadSplit
+from logdex.kafka.read.splits.split_again import is_created_again
 from logdex.kafka.snapshot.log_dir_snapshot import KafkaSnapshot
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 from logdex.spark.sources.damage import FAILFAST
@@ -35,6 +37,8 @@ SOURCE = "kafka_log"
 FORMAT = FORMATS["kafka"]
 OPTIONS = (*COMMON_OPTIONS, *SELECTING, *OFFSETS, *row_form.OPTIONS, "includeControl", *format_settings(FORMAT))
 
+_RANGES_MAX = 100_000
+"""More ranges of offsets than this are not planned one by one."""
 _PLACE = frozenset(("topic", "partition", "logDir"))
 _COMPARISONS = frozenset((plain.EQUAL, plain.LESS, plain.LESS_OR_EQUAL, plain.GREATER, plain.GREATER_OR_EQUAL))
 
@@ -72,7 +76,7 @@ class LogDirTable:
             require_partitions(limits, frozenset((each.topic, each.partition) for each in chosen))
             for each in chosen:
                 snapshot = partition_of(opened[each.root], each.topic, each.partition)
-                frozen = freeze(snapshot, each.root, limits, self._isolation, or_latest=strategy == "latest")
+                frozen = freeze(snapshot, each, limits, self._isolation, or_latest=strategy == "latest")
                 self._require_there(snapshot, frozen.begin, frozen.end)
                 self.partitions.append(frozen)
             for topic in {each.topic for each in chosen}:
@@ -164,6 +168,10 @@ class LogDirTable:
         except (MissingFileError, VanishedError):
             plan.notes.append(require_no_loss(self.read, f"{frozen.root}: {frozen.name} was deleted meanwhile"))
             return
+        if is_created_again(snapshot.directory, frozen.topic_id, snapshot.env):
+            what = f"{frozen.root}: {frozen.name} was deleted and created again meanwhile"
+            plan.notes.append(require_no_loss(self.read, what))
+            return
         files = [segment for segment in snapshot.segments if segment.size_bytes]
         plan.total_files += len(files)
         plan.total_bytes += sum(segment.size_bytes for segment in files)
@@ -173,20 +181,27 @@ class LogDirTable:
             return
         note = self._require_there(snapshot, found.offset, found.end_offset)
         plan.notes += [] if note is None else [note]
-        step = self.read.partition_records or found.end_offset - found.offset
-        stored = self._rows.stored
         splits = [
-            replace(split, columns=columns, stored=stored)
-            for begin in range(found.offset, found.end_offset, step)
-            for split in snapshot.plan_read(
-                replace(found, offset=begin, end_offset=min(begin + step, found.end_offset)), split_bytes=split_bytes
-            ).splits
+            replace(split, columns=columns, stored=self._rows.stored, topic_id=frozen.topic_id)
+            for split in self._splits(snapshot, found, split_bytes)
         ]
         plan.pruned_files -= len({split.path for split in splits})
         for split in splits:
             is_last = split.base_offset == frozen.last_base
             sure_end = min(split.end, frozen.last_position) if is_last else split.end
             plan.parts.append(LogPart(split, frozen.root, sure_end, self.read.fail_on_data_loss))
+
+    def _splits(self, snapshot: PartitionSnapshot, found: ReadFilter, split_bytes: int) -> Iterator[ReadSplit]:
+        """Yields the splits for a filter with both offsets, for each maxRecordsPerPartition of
+        them."""
+        begin, end = found.offset or 0, found.end_offset or 0
+        step = self.read.partition_records or end - begin
+        if end - begin > step * _RANGES_MAX:
+            what = f"maxRecordsPerPartition {step} divides the offsets {begin} to {end} of {snapshot.name}"
+            raise UsageError(f"{what} into more than {_RANGES_MAX:,} parts", hint="give a larger one, or offsets")
+        for first in range(begin, end, step):
+            part = replace(found, offset=first, end_offset=min(first + step, end))
+            yield from snapshot.plan_read(part, split_bytes=split_bytes).splits
 
     def read_filter(self, frozen: FrozenPartition, wanted: Conditions) -> ReadFilter | None:
         """Returns the filter for a partition, by the options and the conditions; None if no record

@@ -152,6 +152,12 @@ def test_the_columns_of_a_scan(tmp_path: Path) -> None:
     assert again.select(kept.schema.names) == kept
 
 
+def test_a_column_that_is_there_twice(tmp_path: Path) -> None:
+    table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["a"])], names=["topic", "topic"])
+    with open_store(tmp_path / "store") as store, pytest.raises(UsageError, match="name each once"):
+        store.put_columns(table)
+
+
 def test_no_rows(tmp_path: Path) -> None:
     with open_store(tmp_path / "store") as store:
         assert store.put_columns(pa.table({"topic": pa.array([], pa.string())})).msg_num == 0

@@ -21,7 +21,8 @@ from logdex.spark.sources.kafka.stream import LogDirStream
 from logdex.spark.sources.kafka.table import LogDirTable
 from tests.examples import cases
 from tests.golden import kafka as golden
-from tests.unit.spark.sources.tables import batches_of, plan_of, rows_of
+from tests.unit.kafka.batch.batch_bytes import batch, record
+from tests.unit.spark.sources.tables import batches_of, plan_of, rows_between, rows_of
 
 TIMESTAMP_TYPES = {"NoTimestampType": -1, "CreateTime": 0, "LogAppendTime": 1}
 SAME = ("lastOffset", "magic", "leaderEpoch", "producerId", "producerEpoch", "baseSequence")
@@ -182,3 +183,37 @@ def test_harmed_logs_have_the_same_records_either_way(seed: int, log_dir: Path) 
     assert [row["_corrupt"] for row in stored if row["_corrupt"]] == [
         row["_corrupt"] for row in records if row["_corrupt"]
     ]
+
+
+def test_damage_behind_the_offsets_is_not_met(log_dir: Path) -> None:
+    """Neither behind endingOffsets, nor what is written after the DataFrame was made."""
+    file = max((log_dir / "t-0").glob("*.log"))
+    rows, good = raw(log_dir), file.read_bytes()
+    ours = [row for row in rows if row["baseOffset"] >= int(file.stem)]
+    assert len(ours) > 1
+    end = ours[-1]["baseOffset"]
+    made = LogDirTable({"path": str(log_dir), "rawBatches": "true"})
+    file.write_bytes(good + good[:7] + b"\x99" + good[8 : ours[0]["sizeBytes"] - 4] + bytes(4096))
+    assert rows_of(made) == rows
+    file.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    assert raw(log_dir, endingOffsets=f'{{"t": {{"0": {end}}}}}') == rows[:-1]
+    stream = LogDirStream({"path": str(log_dir), "rawBatches": "true"})
+    assert rows_between(stream, {"t": {"0": 0}}, {"t": {"0": end}}) == rows[:-1]
+
+
+@pytest.mark.parametrize("base_offset", [1 << 56, 0])
+def test_an_empty_batch_that_is_out_of_place(tmp_path: Path, base_offset: int) -> None:
+    """It is damage here, where a row is a batch, and none for records."""
+    one = record(0, 0, b"k", b"v")
+    batches = [batch(one, 1, base_offset=offset) for offset in range(9)]
+    batches[4] = batch(b"", 0, base_offset=4, last_delta=0)
+    batches[4] = base_offset.to_bytes(8, "big") + batches[4][8:]
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / f"{0:020}.log").write_bytes(b"".join(batches))
+    path = str(tmp_path)
+    assert len(rows_of(LogDirTable({"path": path}))) == 8
+    with pytest.raises(CorruptError, match="base_offset"):
+        raw(path)
+    told = raw(path, mode="PERMISSIVE")
+    assert [row["baseOffset"] for row in told if row["_corrupt"] is None] == [0, 1, 2, 3, 5, 6, 7, 8]
+    assert len(told) == 9
