@@ -22,6 +22,7 @@ from logdex.io.mapped.partly_loaded import load
 from logdex.kafka.files.file_names import SNAPSHOT_SUFFIX, offset_file_name, offsets_of
 from logdex.kafka.scan.damaged_batch import DamagedBatch
 from logdex.kafka.scan.resume import LogResume
+from logdex.kafka.scan.rising_batches import RisingBatches
 from logdex.kafka.scan.scanner import BatchScanner, BatchWindow, EndKind, ScanEnd
 from logdex.kafka.segment.log_segment import LogSegment
 from logdex.kafka.state.producer_snapshot import load_producer_snapshot
@@ -95,7 +96,9 @@ def position_of(segment: LogSegment, offset: int) -> int:
 def find_end(segment: LogSegment, env: Env) -> tuple[int, ScanEnd]:
     """Returns (the offset after a segment's last batch, how its .log ends). Reads from the last
     entry of the offset index on, or from the start if that entry leads to no batch. The offset is
-    the base offset if the segment has no batch."""
+    the base offset if the segment has no batch. A batch whose offset contradicts those before it,
+    which no checksum covers, does not count, or good records behind its offset would not be
+    read."""
     position = 0
     try:
         found = segment.locate(segment.offset_index.last_offset)
@@ -103,11 +106,12 @@ def find_end(segment: LogSegment, env: Env) -> tuple[int, ScanEnd]:
     except CorruptError:
         pass
     walk = HeaderWalk(segment, position, env, check_crc=None)
-    next_offset = segment.base_offset
+    batches = RisingBatches(segment.base_offset - 1)
     for window in walk:
-        next_offset = max(next_offset, int(window.columns.last_offset[-1]) + 1)
+        batches.add(window.columns)
+    batches.flush()
     assert walk.end is not None
-    return next_offset, walk.end
+    return batches.last_offset + 1, walk.end
 
 
 def load_producers(

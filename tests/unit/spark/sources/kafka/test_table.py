@@ -214,6 +214,20 @@ def test_a_growing_log(tmp_path: Path) -> None:
         assert len(rows_of(table(root))) == 4
 
 
+@pytest.mark.parametrize("offset", [0, 4, (1 << 64) - 1, (1 << 63) - 1])
+def test_a_damaged_offset_of_the_last_batch_hides_no_row(tmp_path: Path, offset: int) -> None:
+    """No checksum covers it. It was taken for the end of the log."""
+    root = write(tmp_path / "logs", "t-0", 9)
+    file = next((root / "t-0").glob("*.log"))
+    data = bytearray(file.read_bytes())
+    [row] = rows_of(LogDirTable({"path": str(root), "rawBatches": "true", "columns": "position,lastOffset"}))[-1:]
+    data[row["position"] : row["position"] + 8] = offset.to_bytes(8, "big")
+    file.write_bytes(data)
+    assert places(rows_of(table(root)))["t-0"][:8] == [*range(8)]
+    if offset != (1 << 63) - 1:  # an offset that is too high contradicts nothing
+        assert [row["offset"] for row in rows_of(table(root, mode="PERMISSIVE"))] == [*range(8), None]
+
+
 def test_deleted_records(tmp_path: Path) -> None:
     root = write(tmp_path / "logs", "t-0", 9, segment_bytes=200)
     strict, lenient = table(root), table(root, failOnDataLoss="false")
