@@ -30,10 +30,15 @@ def test_no_scan_is_left_where_the_topics_are_damaged(tmp_path: Path) -> None:
 def assert_none_is_left(store: Store) -> None:
     for command in COMMANDS:
         gc.collect()
+        of_others = scanners()  # a test that failed, or tries examples, may still hold one
         gc.disable()
         try:
             run_on(store, command)
-            left = [each for each in gc.get_objects() if isinstance(each, Scanner)]
+            left = [each for each in scanners() if all(each is not other for other in of_others)]
         finally:
             gc.enable()
         assert not left, command
+
+
+def scanners() -> list[Scanner]:
+    return [each for each in gc.get_objects() if isinstance(each, Scanner)]
