@@ -23,6 +23,9 @@ OFFSETS = (
 
 _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 
+_WORDS_BY_END = {EARLIEST: "-2 is earliest", LATEST: "-1 is latest"}
+"""What a batch read may begin or end at, beside offsets."""
+
 Partition = tuple[str, int]
 Numbers = Mapping[Partition, int]
 """A number per topic and partition."""
@@ -124,7 +127,7 @@ class Limit:
             for topic, partition in sorted(partitions - given.keys()):
                 raise UsageError(
                     f"offsets are given, but none for {topic}-{partition}",
-                    hint="give one for each partition that is read; -2 is earliest, -1 latest",
+                    hint=f"give one for each partition that is read; {_WORDS_BY_END[self.otherwise]}",
                 )
 
     def time_of(self, partition: Partition) -> int | None:
