@@ -37,47 +37,48 @@ def _texts(stored: pa.Array) -> pa.Array:
         return pa.array([each.decode("utf-8", "backslashreplace") for each in stored.to_pylist()], pa.string())
 
 
+_PLACE = (same("topic", "topic", pa.string()), same("partition", "partition", pa.int32()))
+_TIMESTAMP_TYPE = SourceColumn("timestampType", pa.int32(), ("timestamp_type",), timestamp_types)
+_FLAGS = (same("isTransactional", "is_transactional", pa.bool_()), same("isControl", "is_control", pa.bool_()))
+_LOG_DIR = SourceColumn("logDir", pa.string())
+
 COLUMNS = (
     same("key", "key", pa.binary(), nullable=True),
     same("value", "value", pa.binary(), nullable=True),
-    same("topic", "topic", pa.string()),
-    same("partition", "partition", pa.int32()),
+    *_PLACE,
     same("offset", "offset", pa.int64()),
     timestamp("timestamp", "timestamp_ms"),
-    SourceColumn("timestampType", pa.int32(), ("timestamp_type",), timestamp_types),
+    _TIMESTAMP_TYPE,
     SourceColumn(HEADERS, pa.list_(_HEADER_TYPE), ("headers",), headers, nullable=True),
     same("producerId", "producer_id", pa.int64()),
     same("producerEpoch", "producer_epoch", pa.int16()),
     same("sequence", "sequence", pa.int32()),
     same("leaderEpoch", "leader_epoch", pa.int32()),
-    same("isTransactional", "is_transactional", pa.bool_()),
-    same("isControl", "is_control", pa.bool_()),
-    SourceColumn("logDir", pa.string()),
+    *_FLAGS,
+    _LOG_DIR,
 )
 
 NAMES = tuple(column.name for column in COLUMNS)
 
 BATCH_COLUMNS = (
-    same("topic", "topic", pa.string()),
-    same("partition", "partition", pa.int32()),
+    *_PLACE,
     same("baseOffset", "base_offset", pa.int64()),
     same("lastOffset", "last_offset", pa.int64()),
     same("recordCount", "record_count", pa.int32(), nullable=True),
     timestamp("baseTimestamp", "base_timestamp_ms"),
     timestamp("maxTimestamp", "max_timestamp_ms"),
-    SourceColumn("timestampType", pa.int32(), ("timestamp_type",), timestamp_types),
+    _TIMESTAMP_TYPE,
     same("compression", "compression", pa.string()),
     same("magic", "magic", pa.int8()),
     same("leaderEpoch", "leader_epoch", pa.int32()),
     same("producerId", "producer_id", pa.int64()),
     same("producerEpoch", "producer_epoch", pa.int16()),
     same("baseSequence", "base_sequence", pa.int32()),
-    same("isTransactional", "is_transactional", pa.bool_()),
-    same("isControl", "is_control", pa.bool_()),
+    *_FLAGS,
     same("position", "position", pa.int64()),
     same("sizeBytes", "size_bytes", pa.int32()),
     same("batch", "batch", pa.binary()),
-    SourceColumn("logDir", pa.string()),
+    _LOG_DIR,
 )
 """The columns of a batch as it is stored. Both offsets and both timestamps of magic 0 and 1 are the
 stored ones."""

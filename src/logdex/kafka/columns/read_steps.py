@@ -5,13 +5,13 @@ What is made of the batches is the decoder's business.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
 import numpy as np
 
-from logdex.errors import CorruptError, OffsetOrderError, UnreadableError, VanishedError
+from logdex.errors import CorruptError, OffsetOrderError, UnreadableError, UsageError, VanishedError
 from logdex.io.env import Env
 from logdex.io.mapped.byte_array import ByteArray
 from logdex.io.mapped.mapping import take_unreadable
@@ -48,6 +48,16 @@ class Decoder(Protocol[T]):
 
     def refuse(self, error: CorruptError) -> Iterator[T]:
         """Notes the error of a bad batch, or raises it after the rows before it."""
+
+
+def names_of(columns: Iterable[str] | None, known: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the names of the columns to read, all that are known for None. Raises `UsageError`
+    for another name."""
+    names = known if columns is None else tuple(columns)
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise UsageError(f"there is no column {unknown[0]!r}", hint=f"choose from {', '.join(known)}")
+    return names
 
 
 @contextmanager

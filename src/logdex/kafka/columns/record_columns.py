@@ -7,16 +7,15 @@ callback and skipped.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
 
 from logdex import limits
-from logdex.errors import UsageError
 from logdex.frames.arrow import pa
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.mapped.byte_array import ByteArray
 from logdex.io.record_lock import Identity
 from logdex.kafka.columns.read_order import OffsetRange, ReadOrder
-from logdex.kafka.columns.read_steps import open_data, read_steps
+from logdex.kafka.columns.read_steps import names_of, open_data, read_steps
 from logdex.kafka.columns.record_decoder import OnBadBatch, RecordDecoder
 from logdex.kafka.columns.record_window import RECORD_COLUMNS as RECORD_COLUMNS
 from logdex.kafka.columns.record_window import record_schema as record_schema
@@ -58,7 +57,7 @@ def read_record_batches(
     that is called with the error, and reading resumes at the next good batch. Returns the scan's
     end: where and why the good batches end.
     """
-    names = _names_of(columns)
+    names = names_of(columns, RECORD_COLUMNS)
     with open_data(path_or_data, identity, env) as data:
         name = path_or_data if isinstance(path_or_data, str) else path or "<bytes>"
         decoder = RecordDecoder(
@@ -75,11 +74,3 @@ def read_record_batches(
         order = None if offsets is None else ReadOrder(data, name, offsets, env)
         end = data.size if stop is None else stop
         return (yield from read_steps(data, name, start, end, check_crc, decoder, resume, order))
-
-
-def _names_of(columns: Iterable[str] | None) -> Sequence[str]:
-    names = RECORD_COLUMNS if columns is None else tuple(columns)
-    unknown = [name for name in names if name not in RECORD_COLUMNS]
-    if unknown:
-        raise UsageError(f"there is no column {unknown[0]!r}", hint=f"choose from {', '.join(RECORD_COLUMNS)}")
-    return names

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from logdex.errors import CorruptError, UsageError
+from logdex.errors import CorruptError
 from logdex.frames.arrow import pa
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.mapped.byte_array import ByteArray
@@ -20,7 +20,7 @@ from logdex.io.mapped.mapping import require_readable
 from logdex.io.record_lock import Identity
 from logdex.kafka.batch.record import Compression, TimestampType
 from logdex.kafka.columns.read_order import OffsetRange, ReadOrder
-from logdex.kafka.columns.read_steps import open_data, read_steps
+from logdex.kafka.columns.read_steps import names_of, open_data, read_steps
 from logdex.kafka.columns.record_decoder import OnBadBatch
 from logdex.kafka.scan.resume import LogResume
 from logdex.kafka.scan.scanner import ScanEnd
@@ -75,11 +75,7 @@ def read_stored_batches(
     given order; without ``batch``, no bytes are copied. The other parameters, the errors and the
     result are those of `read_record_batches`.
     """
-    names = STORED_COLUMNS if columns is None else tuple(columns)
-    unknown = [name for name in names if name not in STORED_COLUMNS]
-    if unknown:
-        raise UsageError(f"there is no column {unknown[0]!r}", hint=f"choose from {', '.join(STORED_COLUMNS)}")
-    schema = pa.schema([stored_schema().field(name) for name in names])
+    schema = pa.schema([stored_schema().field(name) for name in names_of(columns, STORED_COLUMNS)])
     with open_data(path, identity, env) as data:
         rows = _StoredRows(data, schema, on_bad_batch)
         order = None if offsets is None else ReadOrder(data, path, offsets, env, empty_count=True)
