@@ -11,18 +11,16 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from logdex.primitives.shown import counted
+from logdex.primitives.shown import counted, utc_time
 
 if TYPE_CHECKING:
     from logdex.jobs.reports import RecoverReport
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _COMMAND = re.compile(r"(?<!install )\blogdex (?=[a-z]+\b)")
 
@@ -180,12 +178,5 @@ def human_size(size_bytes: int) -> str:
 
 
 def human_time(time_ms: int | None) -> str:
-    """Returns milliseconds since the epoch as ISO 8601 in UTC, as `--from` and `--to` accept it.
-    Returns the number itself if it is outside the calendar."""
-    if time_ms is None:
-        return "-"
-    try:
-        moment = _EPOCH + timedelta(milliseconds=time_ms)
-    except OverflowError:
-        return str(time_ms)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    """Returns milliseconds since the epoch as ISO 8601 in UTC, as `--from` and `--to` accept it."""
+    return "-" if time_ms is None else utc_time(time_ms)

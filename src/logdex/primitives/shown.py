@@ -1,7 +1,11 @@
-"""How public objects show themselves: what each is, where it is, how much there is, open or
-closed."""
+"""How public objects show themselves (what each is, where it is, how much there is, open or
+closed), and how counts and times are written."""
 
 from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def repr_of(shown: object, *facts: str, is_closed: bool | None = None) -> str:
@@ -14,3 +18,13 @@ def repr_of(shown: object, *facts: str, is_closed: bool | None = None) -> str:
 def counted(count: int, one: str, many: str | None = None) -> str:
     """Returns a count with its word: ``1 file``, ``2,000 files``, ``1 gap is there``."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def utc_time(time_ms: int) -> str:
+    """Returns milliseconds since the epoch as ISO 8601 in UTC. Returns the number itself if it is
+    outside the calendar."""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=time_ms)
+    except OverflowError:
+        return str(time_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -33,13 +33,13 @@ from logdex.rocketmq.files.broker_lock import broker_lock
 from logdex.rocketmq.files.known_topics import KnownTopics
 from logdex.rocketmq.files.store_files import CHECKPOINT_FILE, COMMIT_LOG_DIR, StorePaths
 from logdex.rocketmq.geometry.set_aside import settings_by_folder
-from logdex.rocketmq.index_file.index_paths import newest_indexed
 from logdex.rocketmq.index_file.name_zone import resolve_name_zone
 from logdex.rocketmq.rebuild.carry_over import carry_over_queues
 from logdex.rocketmq.rebuild.local import derive_files
 from logdex.rocketmq.rebuild.report import RebuildReport
 from logdex.rocketmq.rebuild.source import PUBLISHED, settle_unfinished
 from logdex.rocketmq.rebuild.space import output_size_bytes
+from logdex.rocketmq.recognise.lost_end import find_lost_end
 from logdex.rocketmq.recover.place import NewFile, NewLog, place
 from logdex.rocketmq.recover.report import RecoverReport, Skipped
 from logdex.rocketmq.recover.small_files import CONFIG_DIR, copy_config, write_checkpoint
@@ -293,20 +293,28 @@ class _Recovery:
             )
 
     def _note_lost_end(self, new: NewLog) -> None:
-        """Reports messages behind the end of the log that an IndexFile tells of. They are a loss,
-        unless a broker runs or was killed: it writes its index ahead of what is on disk."""
-        paths, end, report = StorePaths(self._root), new.end_offset, self._report
-        named = [each.physical_offset + each.end - each.start for each in report.skipped if each.is_loss]
-        for path, last in () if self._log.is_one_file else newest_indexed(paths.index, self._env)[-1:]:
-            if last < max(named, default=0):
+        """Reports messages behind the end of the log that something else tells of. They are a loss,
+        unless a broker runs or was killed: what it writes may be on disk ahead of the log."""
+        if self._log.is_one_file:
+            return
+        report, end = self._report, new.end_offset
+        newest_ms = max((file.scanned.newest_ms for file in new.files), default=0)
+        named = max(
+            (each.physical_offset + each.end - each.start for each in report.skipped if each.is_loss), default=0
+        )
+        for tells in find_lost_end(self._root, end, newest_ms, self._config, self._env):
+            if named > (end if tells.offset is None else tells.offset):
                 continue  # the damage is named already
-            text = f"{path}: it has keys of messages up to physical offset {last}, and the log ends at {end}"
-            if last >= end and self._env.exists(paths.abort):
-                report.notes.append(f"{text}: a broker that runs, or was killed, writes its index ahead of the log")
-            elif last >= end and self._has_grown(last):
-                report.notes.append(f"{text}: a broker has written on meanwhile")
-            elif last >= end:
-                report.losses.append(f"{text}: its last messages are lost, unless there is a copy of their file")
+            if self._env.exists(StorePaths(self._root).abort):
+                report.notes.append(f"{tells.text}: a broker that runs, or was killed, writes it ahead of the log")
+            elif not tells.is_sure:
+                report.notes.append(f"{tells.text}, as if a recovery had cut it")
+            elif tells.offset is not None and self._has_grown(tells.offset):
+                report.notes.append(f"{tells.text}: a broker has written on meanwhile")
+            else:
+                report.losses.append(
+                    f"{tells.text}: the log's last messages are lost, unless there is a copy of their file"
+                )
 
     def _has_grown(self, offset: int) -> bool:
         """Whether the log that was read has a message at a physical offset by now."""

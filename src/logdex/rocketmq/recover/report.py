@@ -41,8 +41,8 @@ class Skipped:
 class RecoverReport(reports.RecoverReport):
     """`messages` counts the messages that were saved, `placeholders` the new placeholder messages.
     `end_offset` is the physical offset where the new log ends. `losses` name entries of
-    ConsumeQueues that could not be derived, and messages behind the end of the log of which an
-    IndexFile tells."""
+    ConsumeQueues that could not be derived, and messages behind the end of the log of which
+    something else tells."""
 
     placeholders: int = 0
     end_offset: int = 0

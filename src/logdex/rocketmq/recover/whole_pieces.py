@@ -73,6 +73,8 @@ class ScannedFile:
     filler_at: int | None = None
     why_missing: str = "the file is missing"
     has_expired: bool = False
+    newest_ms: int = 0
+    """The greatest store time of a message of its pieces."""
 
     def drop(self, start: int, end: int, why: str, *, is_zero: bool = False) -> None:
         """Adds a range without a message. Joins it with the one before it if that is of the same
@@ -147,6 +149,7 @@ class LogScan:
         scanned: ScannedFile, window: Window, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], part: slice
     ) -> None:
         times = window.columns.store_timestamp_ms[part]
+        scanned.newest_ms = max(scanned.newest_ms, int(np.max(times)))
         start, end, last = int(starts[part][0]), int(ends[part][-1]), int(starts[part][-1])
         piece = Piece(start, end, part.stop - part.start, last, int(times[0]), int(times[-1]))
         before = scanned.pieces[-1] if scanned.pieces else None

@@ -25,6 +25,7 @@ from logdex.rocketmq.geometry.resolve import index_file_paths
 from logdex.rocketmq.index_file.index_header import IndexHeader
 from logdex.rocketmq.index_file.index_paths import no_index_files
 from logdex.rocketmq.message.message_json import to_text
+from logdex.rocketmq.recognise.lost_end import RESTORE_LAST_FILE, find_lost_end
 from logdex.rocketmq.scan.log_extent import LogExtent, scan_extent
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.snapshot.lost_queues import lost_queues
@@ -206,6 +207,8 @@ class _Look:
         small_files = StoreFiles.read(self.root, problems=self.problems, env=self.env)
         if queues and not small_files.is_unclean:
             self.problems += lost_queues(self.root, self.log, {queue.topic for queue in queues}, self.env)
+        if extent.end.is_clean and not (small_files.is_unclean or self.log.is_one_file):
+            self._note_lost_end(extent)
         return StoreOverview(
             self.root,
             self.config,
@@ -321,6 +324,12 @@ class _Look:
             end_timestamp_ms=extent.last_store_timestamp_ms,
             messages=extent.messages,
         )
+
+    def _note_lost_end(self, extent: LogExtent) -> None:
+        newest_ms = extent.last_store_timestamp_ms or 0
+        for tells in find_lost_end(self.root, extent.end.offset, newest_ms, self.config, self.env):
+            if tells.is_sure:
+                self.problems.append(f"{tells.text}: {RESTORE_LAST_FILE}")
 
     def _index(self) -> IndexOverview:
         look = IndexOverview()

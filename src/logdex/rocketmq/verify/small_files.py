@@ -17,6 +17,7 @@ from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.files.config_files import require_config
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.index_file.index_paths import no_index_files
+from logdex.rocketmq.recognise.lost_end import RESTORE_LAST_FILE
 from logdex.rocketmq.verify.checks import LET_READ, MOVE_AWAY, RESTORE, Collector
 
 _SMALL_FILE_SIZE_BYTES_MAX = 1 << 16
@@ -132,7 +133,9 @@ def check_checkpoint(
             f"{name} cannot be",
             expected=expected,
             found=found,
-            mend=_MEND_CHECKPOINT,
+            mend=f"{RESTORE_LAST_FILE}; if not, {_MEND_CHECKPOINT}"
+            if isinstance(found, int) and found > 0
+            else _MEND_CHECKPOINT,
         )
 
 

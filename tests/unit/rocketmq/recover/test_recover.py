@@ -14,8 +14,10 @@ from logdex.layout.rocketmq import BLANK
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.message.stored_message import decode_message
 from logdex.rocketmq.rebuild import rebuild
+from logdex.rocketmq.recognise.lost_end import RESTORE_LAST_FILE
 from logdex.rocketmq.recover import RecoverReport, recover
 from logdex.rocketmq.recover import source as sources
+from logdex.rocketmq.snapshot.overview import overview
 from logdex.rocketmq.verify import verify
 from logdex.testing import BadSectorsEnv
 from logdex.testing.store_builder import write_commit_log
@@ -199,8 +201,37 @@ def test_a_lost_end_of_which_the_index_tells(is_removed: bool, was_killed: bool,
         (root / "abort").write_text("1")
     report = recovered(root, tmp_path)
     assert report.lossy is not was_killed
-    (told,) = report.notes if was_killed else report.losses
-    assert f"keys of messages up to physical offset {last}, and the log ends at {report.end_offset}" in told
+    by_index, by_queue = report.notes if was_killed else report.losses
+    assert f"keys of messages up to physical offset {last}, and the log ends at {report.end_offset}" in by_index
+    assert f"behind the log's end at {report.end_offset}, up to physical offset {last}" in by_queue
+
+
+@pytest.mark.parametrize(
+    ("flushed", "losses", "notes"), [("later", 2, 0), ("no checkpoint", 1, 0), ("damaged", 1, 0), ("then", 0, 1)]
+)
+def test_a_lost_end_of_which_no_index_tells(flushed: str, losses: int, notes: int, root: Path, tmp_path: Path) -> None:
+    """A checkpoint that tells of no later message vouches for a cut by a recovery."""
+    with opened(root) as store:
+        times = {each.physical_offset // FILE_SIZE: each.store_timestamp_ms for each in store.scan()}
+    newest = max((root / "commitlog").iterdir())
+    newest.unlink()
+    for path in (root / "index").iterdir():
+        path.unlink()
+    if flushed != "no checkpoint":
+        number = int(newest.name) // FILE_SIZE - (flushed == "then")
+        point = StoreCheckpoint(physic_msg_timestamp_ms=times[number]).pack()
+        (root / "checkpoint").write_bytes(point[:7] if flushed == "damaged" else point)
+    report = recovered(root, tmp_path)
+    assert (len(report.losses), len(report.notes), report.lossy) == (losses, notes, losses > 0)
+    assert "point behind the log's end" in [*report.losses, *report.notes][-1]
+    assert [("was flushed" in each) for each in report.losses] == [True, False][2 - losses :]
+    look = overview(str(root), CONFIG)
+    assert len([each for each in look.problems if each.endswith(RESTORE_LAST_FILE)]) == losses
+    found = verify(root, CONFIG)
+    assert [RESTORE_LAST_FILE in each.mend for each in found.findings if each.check == "checkpoint-time"] == [True] * (
+        flushed == "later"
+    )
+    assert any("last file may be cut" in each.message for each in found.infos)
 
 
 def test_a_lost_end_behind_a_torn_message(root: Path, tmp_path: Path) -> None:
@@ -211,8 +242,8 @@ def test_a_lost_end_behind_a_torn_message(root: Path, tmp_path: Path) -> None:
     [damage] = verify(root, CONFIG).findings[:1]
     assert damage.check == "torn-tail"
     report = recovered(root, tmp_path)
-    [told] = report.losses
-    assert told.endswith("its last messages are lost, unless there is a copy of their file")
+    [told, _by_queue] = report.losses
+    assert told.endswith("the log's last messages are lost, unless there is a copy of their file")
     mends = {each.mend for each in verify(root, CONFIG).findings if each.check == "index-extra-entry"}
     assert [mend.partition("; ")[2] for mend in mends] == [
         "if the log's last file was cut or removed, restore it instead"

@@ -17,6 +17,7 @@ from logdex.rocketmq.consume_queue.lives import WHY_EARLIER
 from logdex.rocketmq.files.known_topics import KnownTopics
 from logdex.rocketmq.files.store_files import CONSUME_QUEUE_EXT_DIR, StorePaths, queue_folder
 from logdex.rocketmq.message.stored_message import StoredMessage
+from logdex.rocketmq.recognise.lost_end import RESTORE_LAST_FILE
 from logdex.rocketmq.scan.scanner import Scanner
 from logdex.rocketmq.scan.topic_table import TopicTable
 from logdex.rocketmq.scan.window import Window
@@ -172,11 +173,8 @@ class QueueSet:
         for folder in {each.queue.folder for each in self._left.unplaced.values()}:
             self._by_folder[folder].has_begun_anew()
         if stale:
-            self._out.info(
-                "consume-queue-stale-entries",
-                self._directory,
-                f"{counted(stale, 'entry points', 'entries point')} behind the log's end, as if a recovery had cut it",
-            )
+            text = f"{counted(stale, 'entry points', 'entries point')} behind the log's end: a recovery has cut it, or"
+            self._out.info("consume-queue-stale-entries", self._directory, f"{text} {RESTORE_LAST_FILE}")
         for extra in self._left.extras:
             self._match_extra(extra)
         self._missing_queues()
