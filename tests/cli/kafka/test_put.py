@@ -248,3 +248,29 @@ def test_a_new_reader_with_the_name_of_a_broker_s_group(golden_log_copy: GoldenS
     assert told in run(*command).stderr
     assert told not in run(*command).stderr
     assert told not in run("consume", logs, "--topic", row["topic"], "--group", "another", "--limit", 1).stderr
+
+
+def test_groups_that_cannot_be_read_are_told(golden_log: GoldenStore, tmp_path: Path) -> None:
+    """Damage of `__consumer_offsets` hides groups, or their newest offsets."""
+    logs = golden_log("tiny-broker")
+    path = max(logs.glob("__consumer_offsets-*/*.log"), key=lambda each: each.stat().st_size)
+    data = bytearray(path.read_bytes())
+    data[80] ^= 0xFF
+    path.write_bytes(data)
+    told = run("offsets", logs)
+    assert (told.exit_code, str(path) in told.stderr) == (1, True)
+    stats = run("stats", logs)
+    assert str(path) in stats.stderr
+    assert (run("info", logs).exit_code, stats.exit_code) == (1, 1)
+    converted = run("convert", logs, "--to", "rocketmq", "--output", tmp_path / "out")
+    assert "what groups have committed there is not taken over" in converted.stderr
+
+
+def test_readers_are_told_from_groups(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "a-0") as log:
+        log.append(Record(value=b"x"))
+        with log.reader("billing") as reader:
+            reader.poll()
+            reader.commit()
+    header, row = run("offsets", tmp_path).stdout.splitlines()
+    assert (header.split()[:2], row.split()[:2]) == (["group", "kind"], ["billing", "reader"])

@@ -291,3 +291,16 @@ def test_messages_whose_file_is_removed_before_they_are_printed(
     flags = ("--topic", "TopicA", "--group", "g", "--mapped-file-size-commit-log", FILE_SIZE)
     done = run("consume", root, *flags, "--format", "%s\n")
     assert (done.exit_code, done.stdout.encode().splitlines()) == (0, bodies), done
+
+
+def test_offsets_of_what_is_not_there(store: Path) -> None:
+    """A group has consumed more than a queue has, and a queue that has no ConsumeQueue."""
+    manager = ConsumerOffsetManager(str(store))
+    manager.commit_offsets("G", {(b"orders", 0): 12, (b"orders", 1): 3})
+    shutil.rmtree(store / "consumequeue" / "orders" / "1")
+    rows = {row["queue_id"]: row["lag"] for row in run_json("offsets", store, "--group", "G")}
+    assert (rows[0], rows[1]) == (0, None)
+    told = run("offsets", store, "--group", "G")
+    assert "1 offset lies behind the end of a queue, the first of the group G at 12 of orders queue 0" in told.stderr
+    assert "which ends at 10: a recovery has cut the log, or the log's last file may be cut" in told.stderr
+    assert [line.split()[-1] for line in told.stdout.splitlines()[1:3]] == ["0", "-"]

@@ -32,8 +32,9 @@ def tell_moved(reset_to: str | None, targets: Iterable[int | None]) -> None:
 
 class OffsetRow(NamedTuple):
     """How far a group has read a queue or a partition, whose `number` it is; offsets are from `low`
-    to `high` (exclusive). `target` is where a reset puts it, None without one. `kind` says whether
-    it is a broker's ``group`` or a ``reader``, which Logdex keeps."""
+    to `high` (exclusive). `lag` is None if nothing is known of the queue. `target` is where a reset
+    puts it, None without one. `kind` says whether it is a broker's ``group`` or a ``reader``, which
+    Logdex keeps."""
 
     group: str
     topic: str
@@ -41,7 +42,7 @@ class OffsetRow(NamedTuple):
     offset: int | None
     low: int
     high: int
-    lag: int
+    lag: int | None
     target: int | None
     kind: str = "group"
 
@@ -62,9 +63,11 @@ def print_offsets(
         note(nothing)
         return
     is_reset = any(row.target is not None for row in rows)
-    lines = [("group", "topic", column, "offset", "from", "to (excl.)", "lag", *(("reset to",) if is_reset else ()))]
+    has_readers = any(row.kind == "reader" for row in rows)
+    kind, more = ("kind",) * has_readers, ("reset to",) * is_reset
+    lines = [("group", *kind, "topic", column, "offset", "from", "to (excl.)", "lag", *more)]
     for row in rows:
-        shown = "-" if row.offset is None else str(row.offset)
-        more = (str(row.target),) if is_reset else ()
-        lines.append((row.group, row.topic, str(row.number), shown, *map(str, (row.low, row.high, row.lag)), *more))
-    table(lines, right=range(2, 8), indent="")
+        numbers = [row.number, row.offset, row.low, row.high, row.lag, *([row.target] if is_reset else [])]
+        kind = (row.kind,) * has_readers
+        lines.append((row.group, *kind, row.topic, *("-" if each is None else str(each) for each in numbers)))
+    table(lines, right=range(2 + has_readers, 8 + has_readers), indent="")

@@ -17,12 +17,13 @@ from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
 def group_lags(source: LogSource, losses: list[str], env: Env) -> list[GroupLag]:
     """Returns how far each consumer group is in each queue or partition of which it has committed
-    an offset. Adds to `losses` if an older file of a store tells it, or none."""
+    an offset. Adds to `losses` if an older file of a store tells it, or none, and what of
+    `__consumer_offsets` cannot be read."""
     found: list[GroupLag] = []
     if isinstance(source, StoreSource):
         found = _store_lags(source, losses, env)
     elif isinstance(source, LogDirSource):
-        found = _log_lags(source, env)
+        found = _log_lags(source, losses, env)
     return sorted(found, key=lambda each: (-each.lag, each.group, each.topic, each.queue))
 
 
@@ -48,7 +49,7 @@ def _store_lags(source: StoreSource, losses: list[str], env: Env) -> list[GroupL
     ]
 
 
-def _log_lags(source: LogDirSource, env: Env) -> list[GroupLag]:
+def _log_lags(source: LogDirSource, losses: list[str], env: Env) -> list[GroupLag]:
     with open_kafka(source.path, env=env, **source.settings) as snapshot:
         if not isinstance(snapshot, LogDirSnapshot):
             return []
@@ -57,10 +58,11 @@ def _log_lags(source: LogDirSource, env: Env) -> list[GroupLag]:
             for each in source.partitions(snapshot)
             if (found := unless_deleted(each, _log_bounds)) is not None
         }
-        committed = snapshot.log_dir.consumer_offsets().offsets
+        committed = snapshot.log_dir.consumer_offsets()
+    losses += map(str, committed.problems)
     return [
         GroupLag(group, *place, commit.offset, *bounds[place])
-        for (group, place), commit in committed.items()
+        for (group, place), commit in committed.offsets.items()
         if place in bounds
     ]
 

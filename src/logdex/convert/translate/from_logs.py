@@ -27,6 +27,7 @@ from logdex.kafka.directory.log_dir import KafkaLogDir
 from logdex.kafka.directory.partition_files import is_log_directory
 from logdex.kafka.files.checkpoints import TopicPartition
 from logdex.kafka.files.reader_positions import read_positions
+from logdex.kafka.internal_topics.consumer_offsets import ConsumerOffsets
 from logdex.kafka.read.committed import NOTHING_ABORTED
 from logdex.kafka.read.record_scan import records_of
 from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
@@ -61,10 +62,11 @@ def committed(source: LogDirSource, notes: list[str], env: Env) -> Commits:
     found: Commits = {}
     if is_log_directory(source.path, env=env) or env.is_dir(source.path):
         try:
-            offsets = KafkaLogDir(source.path, env=env).consumer_offsets().offsets
+            offsets = KafkaLogDir(source.path, env=env).consumer_offsets()
         except LogdexError:
-            offsets = {}
-        for (group, place), commit in offsets.items():
+            offsets = ConsumerOffsets()
+        notes += [f"{problem}: what groups have committed there is not taken over" for problem in offsets.problems]
+        for (group, place), commit in offsets.offsets.items():
             found.setdefault(place, []).append((commit.offset, group))
     _add_readers(source, found, notes, env)
     return {place: sorted(commits) for place, commits in found.items()}

@@ -37,15 +37,22 @@ def progress_of(partitions: Iterable[PartitionSnapshot], name: str | None, *, is
     ]
 
 
-def group_progress(snapshot: KafkaSnapshot, partitions: Iterable[PartitionSnapshot]) -> list[ReaderProgress]:
+def group_progress(
+    snapshot: KafkaSnapshot, partitions: Iterable[PartitionSnapshot], problems: list[str] | None = None
+) -> list[ReaderProgress]:
     """The progress of the broker's consumer groups; none for one partition by itself, because
-    `__consumer_offsets` is another one."""
+    `__consumer_offsets` is another one. Adds to `problems` what of that topic cannot be read, so
+    that groups may be missing or further than it says."""
     if not isinstance(snapshot, LogDirSnapshot):
         return []
     known = {(each.topic, each.partition): each for each in partitions}
-    committed = sorted(snapshot.log_dir.consumer_offsets().offsets.items())
+    found = snapshot.log_dir.consumer_offsets()
+    if problems is not None:
+        problems += map(str, found.problems)
     return [
-        ReaderProgress(group, known[place], commit.offset) for (group, place), commit in committed if place in known
+        ReaderProgress(group, known[place], commit.offset)
+        for (group, place), commit in sorted(found.offsets.items())
+        if place in known
     ]
 
 

@@ -5,20 +5,23 @@ Source: ConsumeStats, ResetOffsetByTimeCommand.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from logdex.errors import UsageError
 from logdex.frames.lag import lag_of
+from logdex.primitives.shown import counted
 from logdex.primitives.text import to_bytes
 from logdex.rocketmq.files.config_files import ConsumerOffsets
 from logdex.rocketmq.read.results import QueueInfo
+from logdex.rocketmq.recognise.lost_end import RESTORE_LAST_FILE
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 
 
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
-    """How far a group has consumed a queue. `offset` is None if it has committed none."""
+    """How far a group has consumed a queue. `offset` is None if it has committed none. A queue that
+    `is_there` has a ConsumeQueue; the bounds of any other are 0."""
 
     group: str
     topic: bytes
@@ -27,11 +30,14 @@ class QueueProgress:
     min_offset: int
     max_offset: int
     first_available_offset: int
+    is_there: bool = True
 
     @property
-    def lag(self) -> int:
-        """How many messages of the queue the group has not consumed, of those that are still
-        there."""
+    def lag(self) -> int | None:
+        """How many messages of the queue the group has not consumed, of those that are still there;
+        None if the queue is not there, although the group has consumed it."""
+        if not self.is_there and self.offset is not None:
+            return None
         return lag_of(self.offset, self.first_available_offset, self.max_offset)
 
 
@@ -55,7 +61,20 @@ def _rows(
     for queue_id in sorted(committed.keys() | {each for own, each in known if own == topic}):
         queue = known.get((topic, queue_id))
         bounds = (0, 0, 0) if queue is None else (queue.min_offset, queue.max_offset, queue.first_available_offset)
-        yield QueueProgress(_text(group), topic, queue_id, committed.get(queue_id), *bounds)
+        yield QueueProgress(_text(group), topic, queue_id, committed.get(queue_id), *bounds, queue is not None)
+
+
+def behind_the_end(rows: Iterable[QueueProgress]) -> str | None:
+    """Says that groups have consumed queues further than these go, None if none has."""
+    behind = [row for row in rows if row.is_there and row.offset is not None and row.offset > row.max_offset]
+    if not behind:
+        return None
+    first = behind[0]
+    return (
+        f"{counted(len(behind), 'offset lies', 'offsets lie')} behind the end of a queue, the first of the group "
+        f"{first.group} at {first.offset} of {_text(first.topic)} queue {first.queue_id}, which ends at "
+        f"{first.max_offset}: a recovery has cut the log, or {RESTORE_LAST_FILE}"
+    )
 
 
 def reset_target(snapshot: StoreSnapshot, row: QueueProgress, to: str | int, time_ms: int | None) -> int:

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from logdex.cli.output import note
 from logdex.cli.views.offset_rows import OffsetRow, print_offsets, tell_moved, tell_new_group
 from logdex.errors import UsageError
 
@@ -27,14 +28,18 @@ def show(
     yes: bool,
     as_json: bool,
 ) -> bool:
-    """Prints how far groups and readers are, with the offsets after a reset."""
+    """Prints how far groups and readers are, with the offsets after a reset. Returns whether all of
+    `__consumer_offsets` could be read."""
     from logdex.kafka.files.reader_positions import reader_lock, write_position
     from logdex.kafka.readers.progress import group_progress, progress_of, reset_target
     from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
 
     with open_kafka(found, **settings) as snapshot:
         partitions = snapshot.scan(topic=topic).partitions
-        groups = [each for each in group_progress(snapshot, partitions) if group in (None, each.name)]
+        problems: list[str] = []
+        groups = [each for each in group_progress(snapshot, partitions, problems) if group in (None, each.name)]
+        for problem in problems:
+            note(problem)
         if reset_to is not None and progress_of(partitions, group, is_named=False):
             groups = []  # a reader of Logdex's has the same name, and is what can be reset
         if groups and reset_to is not None:
@@ -65,7 +70,7 @@ def show(
             nothing="no consumer group and no reader has committed an offset",
             as_json=as_json,
         )
-    return True
+    return not problems
 
 
 def _names(snapshot: KafkaSnapshot) -> list[str]:

@@ -30,7 +30,7 @@ def show(
     offsets could be read."""
     from logdex.io.env import DEFAULT_ENV
     from logdex.rocketmq.consuming.consumer_offsets import ConsumerOffsetManager
-    from logdex.rocketmq.consuming.progress import progress_of, reset_target
+    from logdex.rocketmq.consuming.progress import behind_the_end, progress_of, reset_target
     from logdex.rocketmq.consuming.source import require_queues
     from logdex.rocketmq.recognise.require_store import require_store
     from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
@@ -44,6 +44,8 @@ def show(
         if read.file.remark is not None:
             note(read.file.remark)
         rows = progress_of(snapshot, read, group, wanted)
+        if (text := behind_the_end(rows)) is not None:
+            note(text)
         if not rows and topic is not None:
             snapshot.require_known(topic)
         if not rows and (group is not None or topic is not None):
