@@ -15,6 +15,7 @@ from logdex.rocketmq.consuming.consumer import Consumer
 from logdex.rocketmq.consuming.consumer_offsets import ConsumerOffsetManager
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.message_store.message_store import MessageStore
+from logdex.rocketmq.message_store.put.message import Message
 from tests.cli.helpers import rows_of, run, run_json
 from tests.unit.rocketmq.consuming.stores import put_numbers, store_with
 from tests.unit.rocketmq.small_stores import FILE_SIZE, build, message
@@ -304,3 +305,21 @@ def test_offsets_of_what_is_not_there(store: Path) -> None:
     assert "1 offset lies behind the end of a queue, the first of the group G at 12 of orders queue 0" in told.stderr
     assert "which ends at 10: a recovery has cut the log, or the log's last file may be cut" in told.stderr
     assert [line.split()[-1] for line in told.stdout.splitlines()[1:3]] == ["0", "-"]
+
+
+def test_a_message_that_comes_again_is_named_by_its_own_queue(store: Path) -> None:
+    """A client shows it with its first topic, whose queue has another message at its offset."""
+    run("consume", store, "--topic", "orders", "--group", "G")
+    with MessageStore.open(store) as writer:
+        properties = {"RETRY_TOPIC": "orders"}
+        writer.put_message(Message("%RETRY%G", b"again", properties=properties, queue_id=0, reconsume_times=1))
+    waits = [row for row in run_json("offsets", store, "--group", "G") if row["topic"] == "%RETRY%G"]
+    assert [(row["offset"], row["lag"]) for row in waits] == [(None, 1)]
+    [line] = run_json("consume", store, "--topic", "orders", "--group", "G")
+    assert (line["topic"], line["queue_id"], line["queue_offset"]) == ("%RETRY%G", 0, 0)
+    [found] = run_json("get", store, "--topic", "%RETRY%G", "--queue", 0, "--offset", 0)
+    assert found["physical_offset"] == line["physical_offset"]
+    with MessageStore.open(store) as writer:
+        writer.put_message(Message("%DLQ%G", b"dead", properties=properties, queue_id=0, reconsume_times=17))
+    [line] = run_json("consume", store, "--topic", "%DLQ%G", "--group", "cleaner")
+    assert (line["topic"], line["queue_offset"]) == ("%DLQ%G", 0)

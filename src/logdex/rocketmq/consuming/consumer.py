@@ -23,9 +23,10 @@ from logdex.rocketmq.consume_queue.tag_filter import TagFilter
 from logdex.rocketmq.consuming.home import checked_group
 from logdex.rocketmq.consuming.local_offsets import LocalFileOffsetStore
 from logdex.rocketmq.consuming.membership import Queue
-from logdex.rocketmq.consuming.send_back import as_consumed, require_stored, retry_topic_of, send_back
+from logdex.rocketmq.consuming.send_back import as_consumed, require_stored, send_back
 from logdex.rocketmq.consuming.share import GroupShare, Share, WholeShare
 from logdex.rocketmq.consuming.source import end_of_queue, queue_ids, source_of
+from logdex.rocketmq.message.own_topics import retry_topic_of
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import PutMessageResult

@@ -13,6 +13,7 @@ from logdex.frames.lag import lag_of
 from logdex.primitives.shown import counted
 from logdex.primitives.text import to_bytes
 from logdex.rocketmq.files.config_files import ConsumerOffsets
+from logdex.rocketmq.message.own_topics import retry_topic_of
 from logdex.rocketmq.read.results import QueueInfo
 from logdex.rocketmq.recognise.lost_end import RESTORE_LAST_FILE
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
@@ -44,11 +45,16 @@ class QueueProgress:
 def progress_of(
     snapshot: StoreSnapshot, offsets: ConsumerOffsets, group: str | None = None, topic: bytes | None = None
 ) -> list[QueueProgress]:
-    """The progress of all groups, or of one, in all topics that they have offsets of, or in one. A
-    `group` has a row for each queue of `topic`, also without offsets of it."""
+    """The progress of all groups, or of one, in all topics that they have offsets of and in what
+    waits in their retry topics, or in one topic. A `group` has a row for each queue of `topic`,
+    also without offsets of it."""
     known = {(each.topic, each.queue_id): each for each in snapshot.queues()}
     names = {(own, each) for each, own in offsets.offsets if group in (None, _text(own)) and topic in (None, each)}
-    if group is not None and topic is not None:
+    topics = {each for each, _ in known}
+    if topic is None:
+        retried = {(own, retry_topic_of(_text(own))) for own, _ in names}
+        names |= {(own, each) for own, each in retried if each in topics}
+    elif group is not None:
         names.add((to_bytes(group), topic))
     rows = (_rows(own, each, offsets, known) for own, each in sorted(names))
     return [row for some in rows for row in some]

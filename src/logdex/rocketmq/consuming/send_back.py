@@ -15,25 +15,14 @@ from logdex.rocketmq.consuming.source import queue_ids
 from logdex.rocketmq.files.config_files import Raw, SubscriptionGroups
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.message.message_id import MessageId
+from logdex.rocketmq.message.own_topics import ORIGIN_MESSAGE_ID, RETRY_TOPIC, dlq_topic_of, retry_topic_of
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message, PutMessageResult
 
-RETRY_PREFIX, DLQ_PREFIX = "%RETRY%", "%DLQ%"
-RETRY_TOPIC = b"RETRY_TOPIC"
-_ORIGIN_MESSAGE_ID, _DELAY, _WAIT = b"ORIGIN_MESSAGE_ID", b"DELAY", b"WAIT"
+_DELAY, _WAIT = b"DELAY", b"WAIT"
 _FIRST_DELAY_LEVEL = 3
 _RETRY_MAX_TIMES, _RETRY_QUEUE_NUMS, _DLQ_QUEUE_NUMS = 16, 1, 1
-
-
-def retry_topic_of(group: str) -> bytes:
-    """The topic in which messages come again to a group."""
-    return to_bytes(f"{RETRY_PREFIX}{group}")
-
-
-def dlq_topic_of(group: str) -> bytes:
-    """The topic of the messages that a group has given up."""
-    return to_bytes(f"{DLQ_PREFIX}{group}")
 
 
 def as_consumed(message: StoredMessage) -> StoredMessage:
@@ -41,6 +30,13 @@ def as_consumed(message: StoredMessage) -> StoredMessage:
     it."""
     topic = message.properties.get(RETRY_TOPIC)
     return message if topic is None else replace(message, topic=topic)
+
+
+def as_stored(message: StoredMessage, group: str) -> StoredMessage:
+    """The opposite of `as_consumed`, for a message that a group has read: with the topic in whose
+    queue it lies."""
+    is_again = message.properties.get(RETRY_TOPIC) == message.topic
+    return replace(message, topic=retry_topic_of(group)) if is_again else message
 
 
 def require_stored(message: object) -> None:
@@ -74,7 +70,7 @@ def send_back(
     queues = queue_ids(store.path, topic, store.core.env)
     pairs = dict(stored.properties)
     pairs.setdefault(RETRY_TOPIC, stored.topic)
-    pairs.setdefault(_ORIGIN_MESSAGE_ID, str(MessageId(stored.store_host, stored.physical_offset)).encode())
+    pairs.setdefault(ORIGIN_MESSAGE_ID, str(MessageId(stored.store_host, stored.physical_offset)).encode())
     pairs |= {_WAIT: b"false", _DELAY: b"%d" % delay_level}
     result = store.put_message(
         Message(

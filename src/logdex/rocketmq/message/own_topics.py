@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from logdex.primitives.text import to_bytes
 from logdex.rocketmq.message import properties as props
 from logdex.rocketmq.message.message_json import to_text
 from logdex.rocketmq.message.stored_message import StoredMessage
@@ -22,8 +23,19 @@ _BY_TOPIC = {
 }
 UNDELIVERED_TOPICS = frozenset(_BY_TOPIC)
 """The topics in which an engine keeps what it has yet to deliver."""
-_BY_PREFIX = {b"%RETRY%": "message to consume again", b"%DLQ%": "message that was given up"}
-_RETRY_TOPIC, _ORIGIN_ID = b"RETRY_TOPIC", b"ORIGIN_MESSAGE_ID"
+_RETRY_PREFIX, _DLQ_PREFIX = b"%RETRY%", b"%DLQ%"
+_BY_PREFIX = {_RETRY_PREFIX: "message to consume again", _DLQ_PREFIX: "message that was given up"}
+RETRY_TOPIC, ORIGIN_MESSAGE_ID = b"RETRY_TOPIC", b"ORIGIN_MESSAGE_ID"
+
+
+def retry_topic_of(group: str) -> bytes:
+    """The topic in which messages come again to a group."""
+    return _RETRY_PREFIX + to_bytes(group)
+
+
+def dlq_topic_of(group: str) -> bytes:
+    """The topic of the messages that a group has given up."""
+    return _DLQ_PREFIX + to_bytes(group)
 
 
 def decode_message_of(message: StoredMessage) -> dict[str, Any] | None:
@@ -36,11 +48,11 @@ def decode_message_of(message: StoredMessage) -> dict[str, Any] | None:
         kind = _BY_PREFIX[prefix]
     if kind is None:
         return None
-    real_topic = pairs.get(_RETRY_TOPIC if prefix is not None else props.REAL_TOPIC)
+    real_topic = pairs.get(RETRY_TOPIC if prefix is not None else props.REAL_TOPIC)
     decoded: dict[str, Any] = {"type": kind, "real_topic": _text(real_topic)}
     if prefix is not None:
         decoded |= {"group": to_text(topic[len(prefix) :]), "reconsume_times": message.reconsume_times}
-        return decoded | {"origin_message_id": _text(pairs.get(_ORIGIN_ID))}
+        return decoded | {"origin_message_id": _text(pairs.get(ORIGIN_MESSAGE_ID))}
     decoded["real_queue_id"] = _number(pairs.get(props.REAL_QUEUE_ID))
     if topic == SCHEDULE_TOPIC_NAME:
         decoded["delay_level"] = _number(pairs.get(props.DELAY))

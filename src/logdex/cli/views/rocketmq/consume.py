@@ -42,6 +42,7 @@ def show(
     """Prints messages and commits them. Returns whether all could be shown."""
     from logdex.rocketmq.consuming.consumer import Consumer
     from logdex.rocketmq.consuming.consumer_offsets import ConsumerOffsetManager
+    from logdex.rocketmq.consuming.send_back import as_stored
     from logdex.rocketmq.consuming.source import queue_ids, require_queues
     from logdex.rocketmq.recognise.require_store import require_store
     from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
@@ -68,7 +69,7 @@ def show(
                     break
                 snapshot.commit_log.refresh()
                 for message in messages:
-                    printer.print(message, message.physical_offset)
+                    printer.print(as_stored(message, group), message.physical_offset)
                 sys.stdout.flush()
                 consumer.commit()
                 left = None if left is None else left - len(messages)
