@@ -10,6 +10,7 @@ that failed and after a kill.
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -25,6 +26,12 @@ from logdex.jobs.journal import ASIDE, BACK, LOCK_NAME, PUT, Journal, Step
 FILE, DIRECTORY = "file", "directory"
 _EMPTY = "empty"
 """The folder below the staging folder with files that are empty."""
+_DATED = re.compile(r".+\.\d{8}T\d{6}Z(\.\d+)?")
+
+
+def is_dated(name: str) -> bool:
+    """Whether a name is one under which a publication keeps what it replaced."""
+    return _DATED.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,6 +110,16 @@ def test_in_place_is_refused_while_a_broker_holds_the_lock(golden_log_copy: Any)
     assert run("rebuild", store, "--in-place").exit_code == 0
 
 
+def test_what_is_kept_is_nothing_foreign(golden_log_copy: Any) -> None:
+    store = golden_log_copy("tiny-broker")
+    kinds = [line.get("kind") for line in run_json("verify", store)]
+    for _ in range(2):
+        assert run("rebuild", store, "--in-place", *INTERVAL).exit_code == 0
+    (store / "notes.txt").touch()
+    assert "foreign-file" not in kinds
+    assert [line.get("kind") for line in run_json("verify", store)].count("foreign-file") == 1
+
+
 def test_a_damaged_segment_and_those_behind_it(golden_log_copy: Any, tmp_path: Path) -> None:
     store = golden_log_copy("tiny-broker")
     whole = expected_files("tiny-broker")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from logdex.errors import CorruptError, UnreadableError
 from logdex.io.env import Env
 from logdex.jobs.journal import LOCK_NAME
+from logdex.jobs.publication import is_dated
 from logdex.kafka.directory.misnamed import Misnamed, misnamed_files
 from logdex.kafka.files import file_names as files
 from logdex.kafka.files.file_names import parse_offset_file
@@ -54,7 +55,7 @@ def list_offset_files(directory: str, out: Collector, env: Env) -> dict[str, dic
             elif env.exists(path):
                 expected = "a file of a segment"
                 out.find("unreadable", path, 0, "not a regular file", expected=expected, mend=MOVE_AWAY)
-        elif name in _KNOWN and is_file:
+        elif (name in _KNOWN or is_dated(name)) and is_file:
             continue
         elif is_file and name.endswith(_LEFTOVER):
             out.info("leftover", path, "left by a deletion, a cleaning or a crash: the broker's next start sees to it")

@@ -19,6 +19,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
 from logdex.jobs.findings import FINDINGS_MAX, VerifyReport
 from logdex.jobs.journal import report_unfinished
+from logdex.jobs.publication import is_dated
 from logdex.jobs.reports import Progress
 from logdex.jobs.tasks import LocalRunner, Runner
 from logdex.jobs.work_time import work_seconds
@@ -217,6 +218,8 @@ def _verify_log_dir(
     found_ends = check_all(checked, out, totals)
     ends = {own[directory].topic_partition: end for directory, end in found_ends.items()}
     for name in log_dir.other_names():
+        if is_dated(name):
+            continue  # what a rebuild or a recovery has replaced
         out.info("foreign-file", f"{path}/{name}", "not one of Kafka's files")
     check_checkpoints(stored, ends, out, env)
     check_meta_properties(path, out, env)
