@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from logdex.errors import CorruptError, LogdexError, UnreadableError, UsageError
 from logdex.jobs.reports import WorkReport
+from logdex.primitives.wrong_questions import nearest_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -121,27 +122,34 @@ class Collected(NamedTuple):
 class FindingCollector:
     """Collects findings and information, at most one finding per place. For one thread.
 
-    `known` maps the names of all checks to their descriptions. `checks` are the names of the
-    requested checks, None for all. `flags` are the settings that the caller gave, as flags, which
-    the commands repeat. Raises `UsageError` for the name of an unknown check.
+    `known` maps the names of all checks to their descriptions, and `notes` are the names of all
+    information. `checks` are the requested ones of both, None for all; without a name of
+    information all of it is reported. `flags` are the settings that the caller gave, as flags,
+    which the commands repeat. Raises `UsageError` for an unknown name.
     """
 
     def __init__(
         self,
         known: Mapping[str, str],
+        notes: Collection[str],
         root: str,
         max_findings: int,
         checks: Collection[str] | None = None,
         flags: str = "",
     ) -> None:
-        unknown = sorted(set(checks or ()) - set(known))
+        names = {*known, *notes}
+        unknown = sorted({*(checks or ())} - names)
         if unknown:
-            raise UsageError(f"no such check: {', '.join(unknown)}", hint=f"there are {', '.join(known)}")
+            similar = [near for each in unknown for near in nearest_names(each, names)[:1]]
+            known_names = f"there are {', '.join(known)}; and as notes {', '.join(sorted(notes))}"
+            hint = f"did you mean {' and '.join(similar)}?" if similar else known_names
+            raise UsageError(f"no such check: {', '.join(unknown)}", hint=hint)
         self.files = 0
         self.rebuild = f"logdex rebuild {shlex.quote(root)} --output DIR{flags}"
         """The command that derives the indexes again from the log."""
         self._known = known
         self._checks = None if checks is None else frozenset(checks)
+        self._notes = (self._checks or frozenset()) & {*notes} or None
         self._max = max(max_findings, 0)
         self._truncated = 0
         self._findings: dict[tuple[str, int], Finding] = {}
@@ -250,8 +258,9 @@ class FindingCollector:
         return [int(place) for place in places[:room]]
 
     def info(self, kind: str, path: str, message: str) -> None:
-        """Adds a piece of information, up to a maximum number."""
-        if len(self._infos) < 2 * max(self._max, 16):
+        """Adds a piece of information, up to a maximum number, unless only others were
+        requested."""
+        if (self._notes is None or kind in self._notes) and len(self._infos) < 2 * max(self._max, 16):
             self._infos.append(Info(kind, path, message))
 
     def findings(self) -> list[Finding]:

@@ -43,7 +43,8 @@ _PLACES_MAX = 20
 def verify(
     target: PathOptions,
     check: Annotated[
-        list[str] | None, typer.Option("--check", metavar="NAME", help="Only this check; may be repeated.")
+        list[str] | None,
+        typer.Option("--check", metavar="NAME", help="Only this check, or these notes; may be repeated."),
     ] = None,
     max_findings: Annotated[
         int, typer.Option(help="The maximum number of findings to show; all are counted.", min=0)

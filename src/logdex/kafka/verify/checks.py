@@ -61,13 +61,47 @@ CHECKS = {
 }
 """Maps the name of each check to the condition that holds in a sound log."""
 
+NOTES = frozenset(
+    (
+        "checkpoint-unknown-partition",
+        "foreign-file",
+        "index-differs",
+        "index-not-trimmed",
+        "key-index-behind",
+        "key-index-stale",
+        "key-index-version",
+        "leader-epochs-back",
+        "leader-epochs-behind",
+        "leader-epochs-later",
+        "leftover",
+        "log-preallocated",
+        "lost-and-found",
+        "no-leader-epochs",
+        "no-meta-properties",
+        "offset-gap",
+        "older-index-entries",
+        "partition-changing",
+        "partition-delete",
+        "partition-future",
+        "partition-stray",
+        "producer-sequence-gaps",
+        "producer-snapshot-differs",
+        "producer-snapshot-expired",
+        "producer-snapshot-offset",
+        "txn-index-differs",
+        "txn-open",
+        "unclean-end",
+    )
+)
+"""The names of what is reported as information."""
+
 
 class Collector(FindingCollector):
     """Collects the findings about a log, and holds the commands that repair them. Not
     thread-safe."""
 
     def __init__(self, root: str, max_findings: int, checks: Collection[str] | None = None, flags: str = "") -> None:
-        super().__init__(CHECKS, root, max_findings, checks, flags)
+        super().__init__(CHECKS, NOTES, root, max_findings, checks, flags)
         self.recover = f"logdex recover {shlex.quote(root)} --output DIR{flags}"
         """The command that recovers every whole batch."""
 

@@ -62,6 +62,36 @@ CHECKS = {
 }
 """Maps the name of each check to the condition that holds in a sound store."""
 
+NOTES = frozenset(
+    (
+        "appended-life",
+        "consume-queue-behind",
+        "consume-queue-ext",
+        "consume-queue-stale-entries",
+        "delay-levels",
+        "delay-tag-hash",
+        "deleted-queue",
+        "earlier-life",
+        "empty-config",
+        "index-ahead",
+        "index-expired-entries",
+        "index-not-checked",
+        "index-not-written",
+        "index-repeated-entries",
+        "index-version",
+        "log-file-removed",
+        "log-growing",
+        "no-checkpoint",
+        "no-config",
+        "no-topics",
+        "one-file",
+        "queue-offset-gap",
+        "queue-without-messages",
+        "unclean-end",
+    )
+)
+"""The names of what is reported as information."""
+
 
 class Collector(FindingCollector):
     """Collects findings and information, at most one finding per position. Not thread-safe.
@@ -71,7 +101,7 @@ class Collector(FindingCollector):
     """
 
     def __init__(self, root: str, max_findings: int, checks: Collection[str] | None = None, flags: str = "") -> None:
-        super().__init__(CHECKS, root, max_findings, checks, flags)
+        super().__init__(CHECKS, NOTES, root, max_findings, checks, flags)
         self.recover = f"logdex recover {shlex.quote(root)} --output DIR{flags}"
         self._or_recover = f"; if there is none, {self.recover}"
         self._about: dict[int, list[tuple[str, int]]] = {}

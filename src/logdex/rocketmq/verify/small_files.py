@@ -17,12 +17,12 @@ from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.files.config_files import require_config
 from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.index_file.index_paths import no_index_files
-from logdex.rocketmq.recognise.lost_end import RESTORE_LAST_FILE
 from logdex.rocketmq.verify.checks import LET_READ, MOVE_AWAY, RESTORE, Collector
 
 _SMALL_FILE_SIZE_BYTES_MAX = 1 << 16
 _LOOKS = 3
 _MEND_CHECKPOINT = "move the checkpoint away: a broker's next start makes one and goes through the whole log"
+_MEND_AHEAD = "move the checkpoint away, but restore the log's last file first if it was cut or lost"
 
 _MEND_NO_CONFIG = f"{MOVE_AWAY}: the broker falls back on the .bak file"
 _MEND_LOCK = "look at what it is, and move it away while no broker runs: its next start makes one"
@@ -133,9 +133,7 @@ def check_checkpoint(
             f"{name} cannot be",
             expected=expected,
             found=found,
-            mend=f"{RESTORE_LAST_FILE}; if not, {_MEND_CHECKPOINT}"
-            if isinstance(found, int) and found > 0
-            else _MEND_CHECKPOINT,
+            mend=_MEND_AHEAD if found > 0 else _MEND_CHECKPOINT,
         )
 
 
