@@ -81,7 +81,12 @@ def note(line: str) -> None:
 
 def hint(line: str) -> None:
     """Prints what to type next, below a `note`. Commands are as they work on this machine."""
-    sys.stderr.write(f"        {shown(_COMMAND.sub(lambda _: f'{program} ', line))}\n")
+    sys.stderr.write(f"        {shown(as_typed(line))}\n")
+
+
+def as_typed(line: str) -> str:
+    """Returns a line with its commands as they work on this machine."""
+    return _COMMAND.sub(lambda _: f"{program} ", line)
 
 
 def note_settings(inferred: Iterable[str], assumed: Iterable[str]) -> None:

@@ -47,6 +47,7 @@ def test_text_report(golden_store: Any, tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert "252 messages" in result.stdout
     assert "37 files" in result.stdout
+    assert result.stdout.splitlines()[-1].startswith("  next ")
     assert result.stderr == ""
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from logdex.formats import RebuildJob
     from logdex.jobs.reports import RebuildReport
 
+_NEXT = ("next", "stop the broker, and put the files in place of its own; --in-place does so")
+
 
 @app.command(
     epilog=epilog(
@@ -87,7 +89,7 @@ def rebuild(
     if as_json:
         emit_json(report.to_json())
     else:
-        _print(report, view.source(report), view.rows(report, job.output))
+        _print(report, view.source(report), [*view.rows(report, job.output), *([] if in_place else [_NEXT])])
     view.print_notes(found, report)
     if report.lossy or not is_whole:
         raise typer.Exit(DONE_BUT_LOSSY)

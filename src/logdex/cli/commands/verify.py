@@ -12,7 +12,7 @@ from logdex.cli.app import PROBLEMS_FOUND, app, epilog
 from logdex.cli.engines import Engine, EngineOption, JobsOption, MasterOption, runner_of
 from logdex.cli.find_view import find
 from logdex.cli.options import PathOptions, path_command
-from logdex.cli.output import emit, emit_json, fail, hint, human_size, note, table
+from logdex.cli.output import as_typed, emit, emit_json, fail, hint, human_size, note, table
 from logdex.formats import format_of
 from logdex.io.env import DEFAULT_ENV
 from logdex.primitives.shown import counted
@@ -110,4 +110,4 @@ def _print_finding(finding: Finding) -> None:
     if finding.expected or finding.found:
         emit(f"    expected {finding.expected or '-'}, found {finding.found or '-'}")
     if finding.mend:
-        emit(f"    mend: {finding.mend}")
+        emit(f"    mend: {as_typed(finding.mend)}")

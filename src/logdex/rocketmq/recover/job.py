@@ -289,7 +289,7 @@ class _Recovery:
             )
         if derived.stale_queues:
             report.notes.append(
-                f"{derived.stale_queues} ConsumeQueues left out: the new log has none of their messages"
+                f"{counted(derived.stale_queues, 'ConsumeQueue')} left out: the new log has none of their messages"
             )
 
     def _note_lost_end(self, new: NewLog) -> None:

@@ -39,7 +39,7 @@ def _print_store(look: StoreOverview) -> None:
         [
             ("CommitLog", _commit_log(look)),
             ("", f"offsets {look.log.min_offset} to {look.log.end_offset}, {_times(look.log)}"),
-            ("", f"ends with {look.log.end}: {look.log.end_reason}"),
+            ("", f"its end ({look.log.end}): {look.log.end_reason}"),
             *(("", f"missing: offsets {start} to {end}") for start, end in look.log.gaps),
             *(_scanned(look) if look.is_one_file else _derived(look)),
             ("version", look.config.dialect.version),

@@ -371,7 +371,8 @@ class QueueSet:
                 self._out.info(
                     "queue-offset-gap",
                     f"{self._directory}/{folder}",
-                    f"{queue.gaps} queue offsets from {queue.first_gap} on have no message in the log",
+                    f"{counted(queue.gaps, 'queue offset has', 'queue offsets have')} no message in the log, "
+                    f"the first is {queue.first_gap}",
                 )
             if queue.lives.earlier:
                 are = counted(queue.lives.earlier, "message is", "messages are")
