@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from logdex.convert.columns.type_names import type_name
 from logdex.errors import UsageError
 from logdex.frames.conditions import Conditions, in_milliseconds
 from logdex.frames.times import TIMESTAMP, timestamps
@@ -82,7 +83,8 @@ class Projection:
         self.schema = schema or pa.schema([(column.name, column.kind) for column in self.columns])
         for column, field in zip(self.columns, self.schema, strict=True):
             if not _is_same_type(column.kind, field.type):
-                raise UsageError(f"the column {column.name} is {column.kind}, not {field.type}", hint="cast it later")
+                ours, theirs = type_name(column.kind), type_name(field.type)
+                raise UsageError(f"the column {column.name} is {ours}, not {theirs}", hint="cast it later")
 
     def convert(self, batch: pa.RecordBatch, constants: Mapping[str, str]) -> pa.RecordBatch:
         """Returns a batch of the format as a batch of the table."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from logdex.convert.columns.type_names import type_name
 from logdex.errors import UsageError
 
 _OWN_COLUMNS = {"TAGS": "tags", "KEYS": "keys", "UNIQ_KEY": "uniqueKey"}
@@ -23,7 +24,9 @@ def property_maps(batch: pa.RecordBatch) -> pa.Array | None:
     left_out = {key for key, column in _OWN_COLUMNS.items() if column in names}
     column = batch.column(name)
     if not pa.types.is_map(column.type) and not _is_text(column.type):
-        raise UsageError(f"the column {name} is {column.type}", hint="make it a map of strings, or JSON text")
+        raise UsageError(
+            f"the column {name} is {type_name(column.type)}", hint="make it a map of strings, or JSON text"
+        )
     rows = [[(key, value) for key, value in _pairs(each, name) if key not in left_out] for each in column.to_pylist()]
     return pa.array(rows, _TEXT_MAP)
 

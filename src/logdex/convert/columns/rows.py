@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from logdex.convert.columns.type_names import is_bytes, type_name
 from logdex.errors import UsageError
 from logdex.primitives.wrong_questions import nearest
 
@@ -28,8 +29,11 @@ def typed(batch: pa.RecordBatch, name: str, kinds: Mapping[str, pa.DataType]) ->
     try:
         return column if column.type.equals(kinds[name]) else column.cast(kinds[name])
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        kind = str(kinds[name]).removeprefix("large_")  # Spark and SQL know no large types
-        raise UsageError(f"the column {name} is {column.type}: {error}", hint=f"cast it to {kind}") from error
+        # Spark casts little else than text to binary; text is taken as the bytes of its UTF-8
+        kind = "string" if is_bytes(kinds[name]) else type_name(kinds[name])
+        raise UsageError(
+            f"the column {name} is {type_name(column.type)}: {error}", hint=f"cast it to {kind}"
+        ) from error
 
 
 def times_ms(batch: pa.RecordBatch, name: str, now_ms: int) -> pa.Array:
@@ -41,8 +45,15 @@ def times_ms(batch: pa.RecordBatch, name: str, now_ms: int) -> pa.Array:
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False)
     elif not pa.types.is_integer(column.type):
-        raise UsageError(f"the column {name} is {column.type}", hint="make it a timestamp, or milliseconds as a number")
+        hint = "make it a timestamp, or milliseconds as a number"
+        raise UsageError(f"the column {name} is {type_name(column.type)}", hint=hint)
     return pc.fill_null(column.cast(pa.int64()), now_ms)
+
+
+def require_topic(names: Collection[str], otherwise: str | None) -> None:
+    """Raises `UsageError` for rows that have no column of topics, unless an option names one."""
+    if otherwise is None and "topic" not in names:
+        raise UsageError("a column topic is missing", hint="add a column topic without nulls, or the option topic")
 
 
 def topics_of(batch: pa.RecordBatch, otherwise: str | None) -> pa.Array:

@@ -49,8 +49,8 @@ def test_exact_types() -> None:
     [
         (["topik"], pa.string(), "did you mean topic"),
         (["topic", "topic"], pa.string(), "name columns, each once"),
-        (["topic"], pa.int64(), "the column topic is string, not int64"),
-        (["keys"], pa.list_(pa.int64()), "the column keys is list"),
+        (["topic"], pa.int64(), "the column topic is string, not bigint"),
+        (["keys"], pa.list_(pa.int64()), "the column keys is array<string>, not array<bigint>"),
     ],
 )
 def test_wrong_columns(names: list[str], kind: pa.DataType, said: str) -> None:

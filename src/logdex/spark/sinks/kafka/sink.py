@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from logdex.convert.columns.rows import require_columns, times_ms, topics_of, typed
+from logdex.convert.columns.rows import require_columns, require_topic, times_ms, topics_of, typed
 from logdex.convert.open_logs import OpenLogs
 from logdex.errors import UsageError
 from logdex.formats import FORMATS
@@ -56,7 +56,9 @@ class LogDirSink:
         self._compression = options.choice("compression", _CODECS, "none")
         self._settings: dict[str, Any] = options.settings(FORMAT)
         self._lone = parse_partition_dir(posixpath.basename(self.directory))
-        if self._lone is not None and self._topic not in (None, self._lone.topic):
+        if self._lone is None:
+            require_topic(columns, self._topic)
+        elif self._topic not in (None, self._lone.topic):
             raise options.wrong("topic", f"the directory is a partition of {self._lone.topic}")
 
     # -- rows -------------------------------------------------------------------------------------

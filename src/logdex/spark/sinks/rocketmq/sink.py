@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logdex.convert.columns.properties import property_maps
-from logdex.convert.columns.rows import require_columns, times_ms, topics_of, typed
+from logdex.convert.columns.rows import require_columns, require_topic, times_ms, topics_of, typed
 from logdex.errors import LogFailedError, UsageError
 from logdex.formats import FORMATS
 from logdex.io.env import DEFAULT_ENV, Env
@@ -60,6 +60,7 @@ class StoreSink:
             raise UsageError("a column body is missing", hint="name the column with the messages' bytes so")
         self.directory = directory_of(options, FORMAT.name)
         self._topic = options.text("topic")
+        require_topic(columns, self._topic)
         self._settings: dict[str, Any] = options.settings(FORMAT)
         queues = options.integer("defaultTopicQueueNums", 1)
         if queues is not None:

@@ -129,7 +129,11 @@ def test_one_partition(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "options", "said"),
     [
-        ({"value": [b"x"]}, {}, "a row has no topic"),
+        ({"value": [b"x"]}, {}, "a column topic is missing .add a column topic without nulls, or the option topic"),
+        ({"value": [b"x"], "topic": pa.array([None], pa.string())}, {}, "a row has no topic"),
+        ({"value": [1.5]}, {"topic": "t"}, "the column value is double: .*cast it to string"),
+        ({"key": [7], "value": [b"x"]}, {"topic": "t"}, "the column key is bigint: .*cast it to string"),
+        ({"value": [b"x"], "headers": ["h"]}, {"topic": "t"}, "cast it to array<struct<key:binary,value:binary>>"),
         ({"key": [b"x"]}, {}, "a column value is missing"),
         ({"value": [b"x"], "topic": ["a/b"]}, {}, "'a/b' cannot be the name of a topic .Kafka takes letters"),
         ({"value": [b"x"]}, {"topic": "t" * 250}, "cannot be the name of a topic"),
@@ -144,6 +148,13 @@ def test_what_is_refused(tmp_path: Path, columns: dict[str, list[object]], optio
     batch = pa.record_batch(columns)
     with pytest.raises((UsageError, MissingFileError), match=said):
         commit(sink(tmp_path / "logs", batch, **options), 0, [batch], DEFAULT_ENV)
+
+
+def test_a_missing_topic_is_found_before_any_row(tmp_path: Path) -> None:
+    batch = pa.record_batch({"value": [b"x"]})
+    with pytest.raises(UsageError, match="a column topic is missing"):
+        sink(tmp_path / "logs", batch)
+    assert sink(tmp_path / "t-0", batch), "the directory of one partition names its topic"
 
 
 def test_a_partition_that_the_topic_has_not(tmp_path: Path) -> None:

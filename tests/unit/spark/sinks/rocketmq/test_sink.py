@@ -66,13 +66,14 @@ def test_batches_are_counted_per_query(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "options", "said"),
     [
-        ({"body": [b"x"]}, {}, "a row has no topic"),
+        ({"body": [b"x"]}, {}, "a column topic is missing .add a column topic without nulls, or the option topic"),
         ({"body": [b"x"], "topic": pa.array([None], pa.string())}, {}, "a row has no topic"),
         ({"topic": ["t"]}, {}, "a column body is missing"),
         ({"body": [b"x"], "bodi": [b"x"]}, {"topic": "t"}, "no column 'bodi' .*did you mean body"),
         ({"body": [b"x"], "topic": ["a b"]}, {}, "'a b' cannot be the name of a topic .RocketMQ's brokers take"),
         ({"body": [b"x"]}, {"topic": "t" * 128}, "cannot be the name of a topic"),
-        ({"body": [b"x"], "queueId": ["q"]}, {"topic": "t"}, "the column queueId is string"),
+        ({"body": [datetime.now(UTC)]}, {"topic": "t"}, "the column body is timestamp: .*cast it to string"),
+        ({"body": [b"x"], "queueId": ["q"]}, {"topic": "t"}, "the column queueId is string: .*cast it to int"),
         ({"body": [b"x"], "bornTimestamp": ["q"]}, {"topic": "t"}, "the column bornTimestamp is string"),
         ({"body": [b"x"], "properties": ["[1]"]}, {"topic": "t"}, "say a JSON object"),
         ({"body": [b"x"]}, {"topic": "t", "tag": "x"}, "rocketmq_store has no option 'tag'"),
@@ -87,6 +88,11 @@ def test_what_is_refused(tmp_path: Path, columns: dict[str, list[object]], optio
         commit(sink(tmp_path / "s", batch, **options), 0, [batch], DEFAULT_ENV)
     good = pa.record_batch({"body": [b"x"]})
     assert commit(sink(tmp_path / "s", good, topic="t"), 0, [good], DEFAULT_ENV), "nothing is left to be finished"
+
+
+def test_a_missing_topic_is_found_before_any_row(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a column topic is missing"):
+        sink(tmp_path / "s", pa.record_batch({"body": [b"x"]}))
 
 
 def test_a_store_that_is_in_use(tmp_path: Path) -> None:
