@@ -17,6 +17,7 @@ from logdex.convert.sources.rocketmq import StoreSource
 from logdex.convert.translate import convert
 from logdex.errors import CorruptError, MissingFileError, UsageError
 from logdex.kafka import Log, Record
+from logdex.kafka.read.read_filter import ReadFilter
 from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message
@@ -75,6 +76,26 @@ def test_control_records_are_left_out(offsets: dict[str, list[int]], tmp_path: P
     assert "2 control records left out: they end transactions" in report.notes
     with LogDirSnapshot(str(tmp_path / "logs")) as logs:
         assert [(r.offset, r.value) for r in logs.scan()] == [(4 if offsets else 0, b"x"), (8 if offsets else 2, b"y")]
+
+
+@pytest.mark.parametrize("isolation", [None, "read_uncommitted", "read_committed"])
+def test_records_of_transactions_are_told(isolation: str | None, tmp_path: Path) -> None:
+    """An export has those of aborted ones, which no column tells from others, unless it was made
+    with ``--isolation-level read_committed``."""
+    with Log.open(str(tmp_path / "logs" / "events-0")) as log:
+        log.append([Record(value=b"plain")])
+        with log.transaction(7) as committed:
+            committed.append([Record(value=b"committed")])
+        aborted = log.transaction(7)
+        aborted.append([Record(value=b"aborted"), Record(value=b"aborted")])
+        aborted.abort()
+    wanted = ReadFilter(isolation=isolation)
+    export(LogDirSource(str(tmp_path / "logs"), wanted=wanted), str(tmp_path / "lake"), sync=False)
+    report = load(str(tmp_path / "lake"), str(tmp_path / "back"), "kafka", sync=False)
+    told = [note for note in report.notes if "3 records of transactions, also of aborted ones, become ordinary" in note]
+    assert len(told) == (isolation != "read_committed"), report.notes
+    assert report.messages == (2 if isolation == "read_committed" else 4)
+    assert not report.lossy
 
 
 def test_a_table_of_ones_own(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from logdex.convert.columns.properties import property_maps
 from logdex.convert.columns.rows import times_ms, topics_of, typed
@@ -26,7 +27,7 @@ USED = {"kafka": KAFKA, "rocketmq": ROCKETMQ}
 _KINDS = {"key": pa.binary(), "value": pa.binary(), "headers": SCHEMA.field("headers").type}
 _TEXTS = {"body": pa.large_binary(), "queueId": pa.int32(), "tags": pa.string(), "uniqueKey": pa.string()}
 _NAMES = {"queueId": "queue_id", "uniqueKey": "unique_key"}
-_SYS_FLAG, _IS_CONTROL = "sysFlag", "isControl"
+_SYS_FLAG, _IS_CONTROL, _IS_TRANSACTIONAL = "sysFlag", "isControl", "isTransactional"
 
 
 def left_out(names: list[str], used: frozenset[str]) -> list[str]:
@@ -59,17 +60,20 @@ def records(batch: pa.RecordBatch, now_ms: int) -> pa.Table:
     columns = {name: pa.nulls(len(batch), _KINDS[name]) if each is None else each for name, each in arrays.items()}
     columns["timestamp_ms"] = times_ms(batch, "timestamp", now_ms)
     table = pa.Table.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
-    is_control = typed(batch, _IS_CONTROL, {_IS_CONTROL: pa.bool_()})
-    return table if is_control is None else table.append_column(_IS_CONTROL, is_control)
+    for name in (_IS_CONTROL, _IS_TRANSACTIONAL):
+        if (flags := typed(batch, name, {name: pa.bool_()})) is not None:
+            table = table.append_column(name, flags.fill_null(False))
+    return table
 
 
-def of_clients(rows: pa.Table, offsets: npt.NDArray[np.int64]) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+def of_clients(rows: pa.Table, offsets: npt.NDArray[np.int64]) -> tuple[pa.Table, npt.NDArray[np.int64], int]:
     """Returns the records, and their offsets, without control records: these end transactions,
-    which the new log does not have."""
-    if _IS_CONTROL not in rows.column_names:
-        return rows, offsets
-    is_data = ~rows.column(_IS_CONTROL).fill_null(False).to_numpy()
-    return rows.filter(pa.array(is_data)).drop_columns([_IS_CONTROL]), offsets[is_data]
+    which the new log does not have. Then, how many records are of transactions."""
+    if _IS_CONTROL in rows.column_names:
+        is_data = ~rows.column(_IS_CONTROL).to_numpy()
+        rows, offsets = rows.filter(pa.array(is_data)), offsets[is_data]
+    transactional = pc.sum(rows.column(_IS_TRANSACTIONAL)).as_py() if _IS_TRANSACTIONAL in rows.column_names else 0
+    return rows.select(SCHEMA.names), offsets, transactional or 0
 
 
 def messages(batch: pa.RecordBatch, now_ms: int) -> pa.Table:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from logdex.convert.export.manifest import exported_files
+from logdex.convert.export.manifest import exported_files, last_manifest
 from logdex.convert.load.columns import USED, left_out, messages, of_clients, records, require_no_misspelt, to_deliver
 from logdex.convert.load.in_order import Convert, Order, PlaceRows, joined, rows_as_they_come, rows_in_order
 from logdex.convert.load.tables import TableFile, find_tables
@@ -29,6 +29,7 @@ from logdex.jobs.tasks import Count, LocalRunner, Runner
 from logdex.jobs.work_time import work_seconds
 from logdex.kafka.batch.record import Compression
 from logdex.kafka.files.checkpoints import TopicPartition
+from logdex.kafka.read.log_read import READ_COMMITTED
 from logdex.primitives.shown import counted
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import PutMessageStatus
@@ -50,6 +51,8 @@ class Loaded:
     notes: list[str] = field(default_factory=list)
     control_records: int = 0
     """How many were left out."""
+    transactional: int = 0
+    """How many records are of transactions."""
 
 
 def load(
@@ -100,10 +103,22 @@ def load(
     control = sum(each.control_records for each in done)
     if control:
         report.notes.append(f"{counted(control, 'control record')} left out: they end transactions")
+    transactional = sum(each.transactional for each in done)
+    if transactional and not _is_committed(source, env):
+        report.notes.append(
+            f"{counted(transactional, 'record')} of transactions, also of aborted ones, become ordinary records: "
+            f"an export with --isolation-level {READ_COMMITTED} leaves out aborted ones"
+        )
     if unused:
         report.notes.append(f"columns without a place in {format_name}: {', '.join(unused)}")
     report.tasks, report.seconds = runner.tasks, work_seconds() - started
     return report
+
+
+def _is_committed(source: str, env: Env) -> bool:
+    """Whether an export at a path has no records of aborted transactions."""
+    found = last_manifest(source, env)
+    return found is not None and found.filter.get("isolation_level") == READ_COMMITTED
 
 
 def _notes_of_others(source: str, files: Sequence[TableFile], env: Env) -> list[str]:
@@ -135,7 +150,8 @@ def load_partitions(
     with PartitionWriter(done.folder, compression=compression, env=env) as writer:
         for found in _rows(files, "partition", ("offset",), partial(records, now_ms=now_ms), done, "kafka", count, env):
             for each in found:
-                rows, offsets = of_clients(each.table, each.numbers)
+                rows, offsets, transactional = of_clients(each.table, each.numbers)
+                done.transactional += transactional
                 done.control_records += len(each.table) - len(rows)
                 if not len(rows):
                     continue
