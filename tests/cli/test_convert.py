@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from logdex.kafka import Log, Record
 from logdex.testing.store_builder import write_commit_log
 from tests.cli.helpers import run, run_json
 from tests.unit.rocketmq.small_stores import FILE_SIZE, message
@@ -43,6 +44,16 @@ def test_what_is_left_out_has_a_line(store: Path, tmp_path: Path) -> None:
     (report,) = run_json(*arguments, exit_code=3)
     assert (report["messages"], report["lossy"]) == (1, True)
     assert "1 message of SCHEDULE_TOPIC_XXXX" in report["losses"][0]
+
+
+def test_an_open_transaction_is_converted_if_asked_for(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "logs" / "t-0") as log:
+        log.append([Record(b"open", b"v")], producer_id=3, producer_epoch=0, transactional=True)
+    arguments = ("convert", tmp_path / "logs", "--to", "rocketmq", "--output")
+    (report,) = run_json(*arguments, tmp_path / "one", exit_code=3)
+    assert (report["messages"], "--isolation-level read_uncommitted" in report["losses"][0]) == (0, True)
+    (report,) = run_json(*arguments, tmp_path / "two", "--isolation-level", "read_uncommitted")
+    assert (report["messages"], report["losses"]) == (1, [])
 
 
 def test_refused_exports(store: Path, tmp_path: Path) -> None:

@@ -38,6 +38,25 @@ def test_damage_is_listed_by_verify(tmp_path: Path) -> None:
     assert f"logdex verify {store} lists all damage" in result.stderr
 
 
+def test_what_earlier_runs_lost_is_told_again(tmp_path: Path) -> None:
+    """A later run does not read there again, so it has no losses of its own."""
+    store, lake = write(tmp_path / "store", 40), tmp_path / "lake"
+    file = min((store / "commitlog").iterdir())
+    whole = file.read_bytes()
+    file.write_bytes(whole.replace(b"body 3", b"bodY 3", 1))
+    first = run("export", store, "-o", lake, *OPTIONS)
+    assert (first.exit_code, "of this export could not" in first.stderr) == (3, False)
+    again = run("export", store, "-o", lake, *OPTIONS)
+    told = f"run 1 of this export could not read parts of the log, which no later run reads again: {lake}/_logdex/"
+    assert (again.exit_code, again.stdout) == (0, f"Nothing new for {lake}\n")
+    assert told in again.stderr
+    write(store, 60)
+    file.write_bytes(whole)
+    assert run("export", store, "-o", lake, *OPTIONS).exit_code == 0
+    last = run("export", store, "-o", lake, "--json", *OPTIONS)
+    assert f"{told}000001.json lists them" in last.stderr, "run 2 lost nothing"
+
+
 def test_another_store_is_refused(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     run("export", write(tmp_path / "one", 5), "-o", lake, *OPTIONS)

@@ -135,6 +135,40 @@ def test_aborted_records_are_written_if_asked_for(logs: Path, tmp_path: Path) ->
     assert [row["offset"] for row in rows] == [*range(21), 22]
 
 
+def test_an_open_transaction_is_a_loss(logs: Path, tmp_path: Path) -> None:
+    """Of what is behind its beginning nothing is in the output, and no later run adds it."""
+    with Log.open(tmp_path / "logs" / "orders-0") as log:
+        log.append([Record(b"open", b"v", timestamp_ms=3000)], producer_id=3, producer_epoch=0, transactional=True)
+        log.append([Record(b"behind", b"v", timestamp_ms=3001)])
+    ended = run("filter", logs, "-o", tmp_path / "out")
+    assert ended.exit_code == 3
+    told = "orders-0: offsets 20 to 21 are not read: a transaction is open since offset 20"
+    assert f"{told} (--isolation-level read_uncommitted reads on)" in ended.stderr
+    ended = run("filter", logs, "-o", tmp_path / "out-1", "--offset", 21)
+    assert "orders-0: offset 21 is not read: a transaction is open since offset 20" in ended.stderr
+    uncommitted = ("--isolation-level", "read_uncommitted", "--partition", 0)
+    assert run("filter", logs, "-o", tmp_path / "out-2", *uncommitted).exit_code == 0
+    for place, wanted in enumerate(
+        (("--to", 2999), ("--partition", 1), ("--grep", "v-3"), ("--where", "offset < 20"), ("--limit", 3)), 3
+    ):
+        ended = run("filter", logs, "-o", tmp_path / f"out-{place}", *wanted)
+        assert (ended.exit_code, ended.stderr) == (0, ""), wanted
+    assert run("filter", logs, "-o", tmp_path / "out-9", "--grep", "behind").exit_code == 3
+
+
+def test_records_below_the_log_start_are_told(logs: Path, tmp_path: Path) -> None:
+    with Log.open(tmp_path / "logs" / "orders-0") as log:
+        log.delete_records(8)
+    ended = run("filter", logs, "-o", tmp_path / "out", "--grep", "k-1")
+    assert ended.exit_code == 0
+    assert "orders-0: 2 records below the log start offset 8 left out, which no consumer reads" in ended.stderr
+
+
+def test_what_is_left_out_is_counted_of_what_passes(store: Path, tmp_path: Path) -> None:
+    ended = run("filter", store, "-o", tmp_path / "out", "--grep", "k-3", *FLAGS)
+    assert (ended.exit_code, ended.stderr) == (0, "")
+
+
 def test_new_offsets(logs: Path, tmp_path: Path) -> None:
     assert run("filter", logs, "-o", tmp_path / "out", "--where", "key = k-1", "--new-offsets").exit_code == 0
     rows = run_json("cat", tmp_path / "out")

@@ -10,6 +10,7 @@ from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
 from logdex.cli.engines import Engine, EngineOption, JobsOption, MasterOption, runner_of
 from logdex.cli.find_view import find, log_source, note_unfinished
 from logdex.cli.options import (
+    IsolationOption,
     JsonOption,
     NewOutputOption,
     NoSpaceCheckOption,
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
         "headers, and a header holds the rest of the message, so that a conversion back restores it. A Kafka "
         "record becomes a message of the queue of that number; a property holds what a message has no place "
         "for. Committed offsets of consumer groups are translated. Of Kafka what a reader of committed records "
-        "sees is converted; what cannot be carried has a line in the report.",
+        "sees is converted, unless --isolation-level says otherwise; what cannot be carried has a line in the "
+        "report.",
     )
 )
 @path_command
@@ -52,6 +54,7 @@ def convert(
     topic: TopicOption = None,
     queue: QueueOption = None,
     partition: PartitionOption = None,
+    isolation: IsolationOption = None,
     engine: EngineOption = Engine.LOCAL,
     master: MasterOption = "local[*]",
     jobs: JobsOption = None,
@@ -67,7 +70,7 @@ def convert(
     if found.format == to:
         raise UsageError(f"{found.path} is {found.description} already", hint="--to names the other format")
     is_whole = note_unfinished(found)
-    source = log_source(target, topic=topic, queue=queue, partition=partition)
+    source = log_source(target, topic=topic, queue=queue, partition=partition, isolation=isolation)
     from logdex.convert.translate import convert as run_convert
 
     env = Env(check_space=not no_space_check)

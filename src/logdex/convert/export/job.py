@@ -23,7 +23,7 @@ from logdex.convert.export.writer import DayWriter, WrittenFile
 from logdex.convert.sources.source import LogSource, SourcePart, SourcePlan, read_one_log
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.io.path_look import StrPath
+from logdex.io.path_look import EXPORT_FOLDER, StrPath
 from logdex.jobs.output import check_output, command_line, staged_output
 from logdex.jobs.publication import Names
 from logdex.jobs.reports import Gone
@@ -113,7 +113,7 @@ def export(
         plan = read_one_log(source, read, env)
         report.bytes, report.positions, report.losses = plan.size_bytes, plan.positions, plan.losses
         report.notes = staging.notes
-        report.notes += plan.notes + plan.waiting
+        report.notes += plan.notes + plan.waiting + _earlier_losses(before, target)
         has_table = delta_log.has_table(target, env)
         begins_table = table_format is not None and not has_table
         if plan.parts or plan.positions != before.positions or (begins_table and before.run):
@@ -127,6 +127,16 @@ def export(
     report.tasks = runner.tasks
     report.seconds = work_seconds() - started
     return report
+
+
+def _earlier_losses(before: Manifest, output: str) -> list[str]:
+    """Tells of what earlier runs could not export: no later run reads it again."""
+    runs = before.all_lossy_runs
+    if not runs:
+        return []
+    listed = f"{output}/{EXPORT_FOLDER}/{runs[-1]:06d}.json"
+    told = f"{'run' if len(runs) == 1 else 'runs'} {', '.join(map(str, runs))} of this export"
+    return [f"{told} could not read parts of the log, which no later run reads again: {listed} lists them"]
 
 
 def _reads(form: TableForm) -> tuple[str, ...]:

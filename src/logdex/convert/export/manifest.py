@@ -30,7 +30,7 @@ _SIZE_BYTES_MAX = 256 << 20
 class Manifest:
     """What one run has added. `run` counts from 1; the manifest of run 0 is that of an empty
     output. `filter` is the source's, `messages` the number of rows in `files`. By `marks` a later
-    run knows the logs again."""
+    run knows the logs again. `lossy_runs` are the runs before this one that have losses."""
 
     format: str
     filter: Mapping[str, Any]
@@ -40,6 +40,12 @@ class Manifest:
     messages: int = 0
     files: tuple[WrittenFile, ...] = ()
     losses: tuple[str, ...] = ()
+    lossy_runs: tuple[int, ...] = ()
+
+    @property
+    def all_lossy_runs(self) -> tuple[int, ...]:
+        """The runs up to this one that have losses."""
+        return (*self.lossy_runs, self.run) if self.losses else self.lossy_runs
 
     @property
     def name(self) -> str:
@@ -61,6 +67,7 @@ class Manifest:
             sum(each.rows for each in files),
             tuple(files),
             tuple(losses),
+            self.all_lossy_runs,
         )
 
     def require_same(self, format_name: str, wanted: Mapping[str, Any], output: str) -> None:
@@ -153,7 +160,8 @@ def _read(path: str, env: Env) -> Manifest:
         files = tuple(WrittenFile(**each) for each in given.pop("files"))
         positions = {str(name): int(position) for name, position in given.pop("positions").items()}
         marks = {str(name): dict(mark) for name, mark in given.pop("marks", {}).items()}
-        return Manifest(positions=positions, marks=marks, files=files, losses=tuple(given.pop("losses")), **given)
+        losses, lossy_runs = tuple(given.pop("losses")), tuple(given.pop("lossy_runs", ()))
+        return Manifest(positions=positions, marks=marks, files=files, losses=losses, lossy_runs=lossy_runs, **given)
     except (ValueError, TypeError, KeyError, AttributeError):
         hint = "choose another --output"
         raise CorruptError("this is no manifest of an export", path=path, position=0, hint=hint) from None

@@ -73,11 +73,13 @@ def filter_store(
         placeholders = 0
         with _NewStore(made.contents, snapshot, env) as new:
             for at, message in () if scan is None else scan.items():
-                if message.topic in UNDELIVERED_TOPICS and not system_topics:
-                    new.left_out[message.topic] += 1
-                elif is_placeholder(message):
+                if is_placeholder(message):
                     placeholders += 1
-                elif passes is None or passes(message, at):
+                elif passes is not None and not passes(message, at):
+                    continue
+                elif message.topic in UNDELIVERED_TOPICS and not system_topics:
+                    new.left_out[message.topic] += 1
+                else:
                     new.put(message)
                     if new.count == limit:
                         break
@@ -90,7 +92,9 @@ def filter_store(
     report.losses += [f"{counted(number, 'message', 'messages')}: {why}" for why, number in sorted(new.refused.items())]
     if scan is not None:
         report.losses += map(Gone, removed_meanwhile(scan.trimmed))
-        if scan.end is not None and not scan.end.is_clean:
+        if scan.end is not None and scan.end.kind is EndKind.TORN:
+            report.notes.append(scan.end.description)
+        elif scan.end is not None and not scan.end.is_clean:
             report.losses.append(_loss_behind(scan.end, frozen, snapshot, env))
     report.seconds = work_seconds() - started
     return report

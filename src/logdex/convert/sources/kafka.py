@@ -23,18 +23,22 @@ from logdex.convert.sources.source import (
 from logdex.errors import CorruptError, MissingFileError, StoreError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.jobs.reports import Gone
+from logdex.kafka.batch.record import Record
 from logdex.kafka.directory.unfinished import require_whole_logs
 from logdex.kafka.internal_topics import INTERNAL_TOPICS
-from logdex.kafka.read.log_read import READ_COMMITTED
+from logdex.kafka.read.log_read import READ_COMMITTED, READ_UNCOMMITTED
 from logdex.kafka.read.read_filter import ReadFilter
-from logdex.kafka.read.record_scan import SegmentEnd
+from logdex.kafka.read.record_scan import KafkaScan, SegmentEnd
 from logdex.kafka.read.splits.split import ReadSplit
 from logdex.kafka.scan.scanner import EndKind
 from logdex.kafka.snapshot.log_dir_snapshot import KafkaSnapshot, open_kafka
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 from logdex.kafka.snapshot.read_mark import ReadMark
+from logdex.primitives.shown import counted
 
 T = TypeVar("T")
+Passes = Callable[[PartitionSnapshot, Record], bool]
+"""Whether a record of a partition is wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +183,9 @@ class LogDirSource:
         plan.positions[partition.name] = end
         if (open_since := open_transaction(partition, wanted)) is not None:
             plan.waiting.append(open_since)
+        if (torn := torn_end(partition)) is not None:
+            plan.notes.append(torn)
         last, log_end = partition.segments[-1] if partition.segments else None, partition.log_end
-        if last is not None and log_end is not None and log_end.kind is EndKind.TORN:
-            plan.notes.append(SegmentEnd(last, log_end, is_last=True).description)
         if since is not None and since > end:
             raise ends_before(partition.path, partition.name, end, since)
         plan.marks[partition.name] = asdict(ReadMark.of(partition, end))
@@ -217,13 +221,53 @@ def _leave_out(plan: SourcePlan, partition: PartitionSnapshot, since: Positions)
     plan.losses.append(Gone(f"{partition.path}: a broker removed the partition before it was read"))
 
 
-def open_transaction(partition: PartitionSnapshot, wanted: ReadFilter) -> str | None:
-    """What a reader of committed records leaves out at the end of a partition, in words."""
-    end = partition.last_stable_offset if wanted.isolation == READ_COMMITTED else partition.log_end_offset
-    if end >= partition.log_end_offset:
+def open_transaction(partition: PartitionSnapshot, wanted: ReadFilter, passes: Passes | None = None) -> str | None:
+    """What of the wanted records a reader of committed ones leaves out at the end of a partition,
+    in words; None if nothing. Records are looked at only where times, a key or `passes` choose
+    some."""
+    if wanted.isolation != READ_COMMITTED:
         return None
-    told = f"offsets {end} to {partition.log_end_offset} are not read: a transaction is open since then"
-    return f"{partition.path}: {told} (read_uncommitted reads them)"
+    since, log_end = partition.last_stable_offset, partition.log_end_offset
+    begin, end = (
+        max(since, wanted.offset or 0),
+        min(log_end, log_end if wanted.end_offset is None else wanted.end_offset),
+    )
+    if begin >= end:
+        return None
+    chooses = passes is not None or any(each is not None for each in (wanted.begin_ms, wanted.end_ms, wanted.key))
+    if chooses and not _count(partition, replace(wanted, isolation=READ_UNCOMMITTED, offset=begin), passes):
+        return None
+    offsets = f"offset {begin} is" if end - begin == 1 else f"offsets {begin} to {end - 1} are"
+    told = f"{offsets} not read: a transaction is open since offset {since}"
+    return f"{partition.path}: {told} (--isolation-level read_uncommitted reads on)"
+
+
+def below_log_start(partition: PartitionSnapshot, wanted: ReadFilter, passes: Passes | None = None) -> str | None:
+    """How many of the wanted records are still in the files of a partition and left out, because
+    they are below its log start offset, in words; None if there are none."""
+    start, first = partition.log_start_offset, partition.segments[0].base_offset if partition.segments else None
+    if wanted.isolation is None or first is None or first >= start:
+        return None
+    end = start if wanted.end_offset is None else min(start, wanted.end_offset)
+    count = _count(partition, replace(wanted, isolation=None, end_offset=end), passes)
+    told = f"{counted(count, 'record')} below the log start offset {start} left out, which no consumer reads"
+    return f"{partition.path}: {told}" if count else None
+
+
+def _count(partition: PartitionSnapshot, wanted: ReadFilter, passes: Passes | None) -> int:
+    """Returns how many records pass a filter. What cannot be read does not count."""
+    scan = KafkaScan([partition], wanted)
+    if passes is None:
+        return sum(len(batch) for batch in scan.arrow_reader(["offset"]))
+    return sum(passes(partition, record) for record in scan)
+
+
+def torn_end(partition: PartitionSnapshot) -> str | None:
+    """Where a partition ends with a batch that a crash left unfinished, in words; else None."""
+    last, end = partition.segments[-1] if partition.segments else None, partition.log_end
+    if last is None or end is None or end.kind is not EndKind.TORN:
+        return None
+    return SegmentEnd(last, end, is_last=True).description
 
 
 def _internal_topics(snapshot: KafkaSnapshot) -> list[str]:

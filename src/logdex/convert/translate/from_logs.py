@@ -11,12 +11,13 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 
-from logdex.convert.sources.kafka import LogDirSource, LogPart
+from logdex.convert.sources.kafka import LogDirSource, LogPart, below_log_start, unless_deleted
 from logdex.convert.sources.source import SourcePlan, read_one_log
 from logdex.convert.translate.to_rocketmq import MadeMessage, message_of
 from logdex.errors import LogdexError, UsageError
@@ -109,7 +110,7 @@ def _convert(
 ) -> ConvertedLogs:
     done = ConvertedLogs(folder)
     done.losses += plan.losses + plan.waiting
-    done.notes += plan.notes
+    done.notes += plan.notes + _below_log_starts(source, env)
     done.size_bytes = plan.size_bytes
     parts: list[LogPart] = [part for part in plan.parts if isinstance(part, LogPart)]
     numbers: dict[str, int] = {}
@@ -129,6 +130,14 @@ def _convert(
         for place, number in sorted(aborted.items())
     ]
     return done
+
+
+def _below_log_starts(source: LogDirSource, env: Env) -> list[str]:
+    """Tells of the records that no consumer reads because they are below a log start offset."""
+    count = partial(below_log_start, wanted=source.wanted)
+    with open_kafka(source.path, env=env, **source.settings) as snapshot:
+        found = [unless_deleted(partition, count) for partition in source.partitions(snapshot)]
+    return [each for each in found if each is not None]
 
 
 _Row = tuple[int, TopicPartition, int, MadeMessage]
