@@ -163,11 +163,11 @@ def test_records_of_a_partition(logs: Path, most: str, parts: int) -> None:
         ),
         (
             {"subscribe": "events", "startingOffsets": '{"events": {"0": 99}}'},
-            "offsets 99 to 5 are wanted, there are 0 to 5 ",
+            r"events-0 ends before offset 5, and offset 99 is wanted first .say 0 to 5; option failOnDataLoss=false",
         ),
         (
             {"subscribe": "events", "endingOffsets": '{"events": {"0": 99}}'},
-            "offsets 0 to 99 are wanted, there are 0 to 5",
+            r"events-0 ends before offset 5, and offset 98 is wanted last .say 5 or -1 .latest. in endingOffsets;",
         ),
         ({"startingTimestamp": str(START_MS + 10_000)}, "has no record at or after the starting timestamp"),
         ({"maxRecordsPerPartition": "0"}, "whole number of 1 or more"),
@@ -234,7 +234,9 @@ def test_deleted_records(tmp_path: Path) -> None:
     first = sorted((root / "t-0").glob("*.log"))[1].stem
     for path in (root / "t-0").glob(f"{0:020d}.*"):
         path.unlink()
-    with pytest.raises(UsageError, match=r"offsets 0 to 9 are wanted, there are .*failOnDataLoss=false"):
+    with pytest.raises(
+        UsageError, match=rf"t-0 begins at offset {int(first)}, and offset 0 is wanted first .*failOnDataLoss=false"
+    ):
         rows_of(strict)
     assert places(rows_of(lenient)) == {"t-0": [*range(int(first), 9)]}
     shutil.rmtree(root / "t-0")

@@ -127,7 +127,7 @@ def test_wrong_options(store: Path, options: dict[str, str], said: str) -> None:
     [
         ({"topic": "TopicB"}, r"no topic 'TopicB' .did you mean 'TopicA'\?"),
         ({"startingOffsets": '{"TopicB": {"0": 30}}'}, "no topic 'TopicB'"),
-        ({"startingOffsets": '{"TopicA": {"0": 50}}'}, "offsets 50 to 40 are wanted, there are 0 to 40"),
+        ({"startingOffsets": '{"TopicA": {"0": 50}}'}, "ends before offset 40, and offset 50 is wanted first"),
     ],
 )
 def test_names_that_the_store_has_not(store: Path, options: dict[str, str], said: str) -> None:

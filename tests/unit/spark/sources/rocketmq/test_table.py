@@ -126,9 +126,9 @@ def test_options(store: Path, options: dict[str, str], expected: Any) -> None:
         ),
         (
             {"startingOffsets": '{"TopicA": {"0": 41}}'},
-            "TopicA 0: offsets 41 to 40 are wanted, there are 0 to 40 .option failOnDataLoss=false",
+            "TopicA 0 ends before offset 40, and offset 41 is wanted first .say 0 to 40; option failOnDataLoss=false",
         ),
-        ({"endingOffsets": '{"TopicA": {"0": 41}}'}, "offsets 0 to 41 are wanted, there are 0 to 40"),
+        ({"endingOffsets": '{"TopicA": {"0": 41}}'}, "TopicA 0 ends before offset 40, and offset 40 is wanted last"),
         ({"startingTimestamp": "6", "endingTimestamp": "5"}, "the starting timestamp 6 is later than the ending .* 5"),
         (
             {"startingOffsetsByTimestamp": '{"TopicA": {"0": 6}}', "endingOffsetsByTimestamp": '{"TopicA": {"0": 5}}'},
@@ -168,7 +168,7 @@ def test_offsets_that_no_consume_queue_has_yet(tmp_path: Path) -> None:
     write_commit_log(str(root), MESSAGES[:8], FILE_SIZE)
     found = table(root, columns="queueOffset", startingOffsets='{"TopicA": {"0": 7}}')
     assert offsets(rows_of(found)) == [7]
-    with pytest.raises(UsageError, match="offsets 9 to 8 are wanted, there are 0 to 8"):
+    with pytest.raises(UsageError, match="ends before offset 8, and offset 9 is wanted first"):
         table(root, startingOffsets='{"TopicA": {"0": 9}}')
 
 
@@ -177,7 +177,9 @@ def test_offsets_that_a_broker_has_removed(tmp_path: Path) -> None:
     (root / "commitlog" / f"{0:020d}").unlink()
     first = offsets(rows_of(table(root, columns="queueOffset")))[0]
     assert first > 0
-    with pytest.raises(UsageError, match=f"offsets {first - 1} to 40 are wanted, there are {first} to 40"):
+    with pytest.raises(
+        UsageError, match=f"begins at offset {first}, and offset {first - 1} is wanted first .say {first} or -2"
+    ):
         table(root, startingOffsets=f'{{"TopicA": {{"0": {first - 1}}}}}')
     table(root, startingOffsets=f'{{"TopicA": {{"0": {first}}}}}')
 
