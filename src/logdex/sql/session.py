@@ -24,6 +24,8 @@ _SETTINGS = {"autoinstall_known_extensions": "false", "python_enable_replacement
 _WITH_ROWS = {"SELECT", "EXPLAIN"}
 """The kinds of statements that return rows."""
 
+_CANDIDATES_MAX = 8
+"""How many functions a hint lists."""
 _NO_TABLE = re.compile(r"Table with name \S+ does not exist")
 _BARE_OFFSET = re.compile(r'(?<!")\boffset\b(?!")', re.IGNORECASE)
 
@@ -120,8 +122,14 @@ class SqlSession:
 
 def _refused(error: Exception, query: str, tables: Iterable[str]) -> LogdexError:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    hint = next((line for line in lines[1:] if not line.startswith(("LINE ", "^"))), None)
-    if "syntax error" in lines[0] and _BARE_OFFSET.search(query):
+    more = [line for line in lines[1:] if not line.startswith(("LINE ", "^"))]
+    hint = more[0] if more else None
+    if hint is not None and hint.endswith(":"):  # a list follows
+        left = len(more) - 1 - _CANDIDATES_MAX
+        hint = f"{hint} {'; '.join(more[1 : 1 + _CANDIDATES_MAX])}{f'; and {left} more' if left > 0 else ''}"
+    if "length(BLOB)" in lines[0]:
+        hint = "octet_length counts bytes"
+    elif "syntax error" in lines[0] and _BARE_OFFSET.search(query):
         hint = 'offset is a word of SQL: write "offset" in double quotes'
     elif _NO_TABLE.search(lines[0]):
         hint = f"there are {', '.join(tables)}"

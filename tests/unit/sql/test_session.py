@@ -104,6 +104,24 @@ def test_a_partition(partition: Path) -> None:
         assert "double quotes" in str(refused.value.hint)
 
 
+@pytest.mark.parametrize(
+    ("query", "hint"),
+    [
+        ("SELECT length(body) FROM messages", "octet_length counts bytes"),
+        ("SELECT bit_count(body) FROM messages", "Candidate functions: bit_count("),
+        ("SELECT sum(topic) FROM messages", "-> HUGEINT; sum("),
+        ("SELECT abs(body) FROM messages", "; and "),
+    ],
+)
+def test_functions_for_other_types(session: SqlSession, query: str, hint: str) -> None:
+    with pytest.raises(UsageError, match="No function matches") as refused:
+        rows(session, query)
+    assert hint in str(refused.value.hint)
+    assert not str(refused.value.hint).endswith(":")
+    if hint == "octet_length counts bytes":
+        assert rows(session, query.replace("length", "octet_length"))
+
+
 def test_errors(session: SqlSession, store: Path, partition: Path) -> None:
     with pytest.raises(UsageError, match="nothing"):
         rows(session, "SELECT nothing FROM messages")
