@@ -63,28 +63,34 @@ def as_type(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 class Projection:
-    """The conversion of a format's batches to the columns `names`, of those that there are.
-    `schema` is the exact Arrow schema that is asked for; None: every column may be null.
+    """The conversion of a format's batches to the columns `names`, of those that there are,
+    whatever their case. `schema` is the exact Arrow schema that is asked for; None: every column
+    may be null.
 
     Raises `UsageError` for an unknown name, a name that is given twice, and a type in `schema` that
-    is not the column's.
+    is not the column's, or that has no nulls though the column has.
     """
 
     def __init__(self, columns: Sequence[SourceColumn], names: Sequence[str], schema: pa.Schema | None = None) -> None:
-        by_name = {column.name: column for column in columns}
-        by_lower = {name.lower(): name for name in by_name}
+        by_lower = {column.name.lower(): column for column in columns}
         for name in names:
-            if name not in by_name:
-                raise UsageError(f"there is no column {name!r}", hint=nearest(name, by_lower, by_name))
-        if len(set(names)) < len(names) or not names:
+            if name.lower() not in by_lower:
+                known = {lower: column.name for lower, column in by_lower.items()}
+                raise UsageError(f"there is no column {name!r}", hint=nearest(name, known, known.values()))
+        self.columns = [by_lower[name.lower()] for name in names]
+        self.known_names = {name: column.name for name, column in zip(names, self.columns, strict=True)}
+        """The columns' own names by those that are asked for."""
+        if len({column.name for column in self.columns}) < len(names) or not names:
             raise UsageError(f"the columns are {', '.join(names) or 'none'}", hint="name columns, each once")
-        self.columns = [by_name[name] for name in names]
         self.reads = tuple(dict.fromkeys(read for column in self.columns for read in column.reads))
         self.schema = schema or pa.schema([(column.name, column.kind) for column in self.columns])
         for column, field in zip(self.columns, self.schema, strict=True):
             if not _is_same_type(column.kind, field.type):
                 ours, theirs = type_name(column.kind), type_name(field.type)
                 raise UsageError(f"the column {column.name} is {ours}, not {theirs}", hint="cast it later")
+            if column.nullable and not field.nullable:
+                what = f"the column {column.name} may be null, and the schema says NOT NULL"
+                raise UsageError(what, hint="leave that, or nullable=False, out of the schema")
 
     def convert(self, batch: pa.RecordBatch, constants: Mapping[str, str]) -> pa.RecordBatch:
         """Returns a batch of the format as a batch of the table."""

@@ -51,13 +51,14 @@ class DamageLog:
         """Yields one row per damage since the last call, with nulls in all columns but `_corrupt`.
         Without that column there are no rows."""
         waiting, self._waiting = self._waiting, []
-        if not waiting or CORRUPT not in schema.names:
+        if not waiting or CORRUPT not in map(str.lower, schema.names):
             return
         told = [
             {"file": each.path, "begin": each.position, "end": each.end_position, "reason": each.description}
             for each in waiting
         ]
         arrays = [
-            pa.array(told, field.type) if field.name == CORRUPT else pa.nulls(len(told), field.type) for field in schema
+            pa.array(told, field.type) if field.name.lower() == CORRUPT else pa.nulls(len(told), field.type)
+            for field in schema
         ]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)

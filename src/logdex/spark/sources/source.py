@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -129,8 +130,10 @@ class LogReader(DataSourceReader):
     def take(self, conditions: Sequence[Condition]) -> list[bool]:
         """Takes the conditions that Spark pushes down. Returns which of them the read applies
         exactly."""
-        self._wanted = Conditions(tuple(conditions))
-        return [self._table.is_exact(each) for each in conditions]
+        names = self._projection.known_names
+        known = [replace(each, column=names.get(each.column, each.column)) for each in conditions]
+        self._wanted = Conditions(tuple(known))
+        return [self._table.is_exact(each) for each in known]
 
     def partitions(self) -> list[InputPartition]:
         """Plans the read. It is told to Spark's log what was left out."""

@@ -136,8 +136,8 @@ class LogTable(Protocol):
 def require_columns(read: ReadOptions, names: Sequence[str]) -> None:
     """Raises `UsageError` if the schema that the user gives has other columns than the option
     `columns`. Without a schema it has the same."""
-    wanted = {*read.names(())}
-    if read.columns is not None and not wanted >= {*names} >= {*read.columns}:
+    asked, given, all_names = ({name.lower() for name in each} for each in (read.columns or (), names, read.names(())))
+    if read.columns is not None and not all_names >= given >= asked:
         raise UsageError(
             f"the schema has the columns {', '.join(names)}, and the option columns is {','.join(read.columns)!r}",
             hint="leave out one of the two: each says which columns are read",

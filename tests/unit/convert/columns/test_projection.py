@@ -48,6 +48,7 @@ def test_exact_types() -> None:
     ("names", "kind", "said"),
     [
         (["topik"], pa.string(), "did you mean topic"),
+        (["topic", "Topic"], pa.string(), "name columns, each once"),
         (["topic", "topic"], pa.string(), "name columns, each once"),
         (["topic"], pa.int64(), "the column topic is string, not bigint"),
         (["keys"], pa.list_(pa.int64()), "the column keys is array<string>, not array<bigint>"),

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 from pyspark.sql.datasource import EqualTo
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from logdex.errors import NotAStoreError, UsageError
 from logdex.kafka.batch.record import Record
@@ -103,6 +103,36 @@ def test_a_schema_and_the_option_columns_say_the_same(tmp_path: Path, names: str
     for schema in (other, StructType(other.fields[:2]), lenient.schema()):
         lenient.reader(schema)
         assert lenient.streamReader(schema).initialOffset() == {"t": {"0": 1}}
+
+
+def test_the_case_of_names_does_not_matter(tmp_path: Path) -> None:
+    """As in Spark. The columns have the case of the user's schema."""
+    path = str(write(tmp_path / "logs", "t-0", 3))
+    assert types_of(KafkaLogSource({"path": path, "columns": "OFFSET,Value"})) == [
+        ("offset", "bigint"),
+        ("value", "binary"),
+    ]
+    source = KafkaLogSource({"path": path, "columns": "Offset", "mode": "PERMISSIVE"})
+    damage = source.schema()["_corrupt"].dataType
+    schema = StructType([StructField("OFFSET", LongType()), StructField("_CORRUPT", damage)])
+    assert source.streamReader(schema).initialOffset() == {"t": {"0": 3}}
+    reader: Any = KafkaLogSource({"path": path}).reader(StructType([StructField("OFFSET", LongType())]))
+    assert list(reader.pushFilters([EqualTo(("OFFSET",), 1)])) == [], "it is filtered by the read"
+    rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+    assert rows == [{"OFFSET": 1}]
+    with pytest.raises(UsageError, match="name columns, each once"):
+        KafkaLogSource({"path": path, "columns": "offset,Offset"}).schema()
+
+
+def test_a_schema_without_nulls_is_refused_where_there_are_some(tmp_path: Path) -> None:
+    """Spark would not look for them."""
+    source = KafkaLogSource({"path": str(write(tmp_path / "logs", "t-0", 1))})
+    source.reader(StructType([StructField("offset", LongType(), False)]))
+    never = StructType([StructField("value", BinaryType(), False)])
+    with pytest.raises(UsageError, match=r"value may be null, and the schema says NOT NULL .leave that, or nullable="):
+        source.reader(never)
+    with pytest.raises(UsageError, match="the column value may be null"):
+        source.streamReader(never).initialOffset()
 
 
 def test_sizes_of_batches(tmp_path: Path) -> None:
