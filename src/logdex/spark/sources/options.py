@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from logdex.errors import UsageError
@@ -33,19 +33,25 @@ _BOOLEANS = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options that a user gave to the source `source`. `known` are the names of all options.
-    Raises `UsageError` for a name that is not known, with the known name that is nearest to it."""
+    """The options that a user gave to the source `source`. `known` are the names of all options,
+    and `of_others` are hints for names that other sources have, and for the first part of such
+    names if they end with a dot. Raises `UsageError` for a name that is not known, with its hint or
+    with the known name that is nearest to it."""
 
     source: str
     given: Mapping[str, str]
     known: tuple[str, ...]
+    of_others: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "given", {name.lower(): value for name, value in self.given.items()})
         by_lower = {name.lower(): name for name in self.known}
         for name in self.given:
             if name not in by_lower and not name.startswith(STORAGE_PREFIX):
-                raise UsageError(f"{self.source} has no option {name!r}", hint=nearest(name, by_lower, self.known))
+                others = {other.lower(): hint for other, hint in self.of_others.items()}
+                hint = others.get(name) or others.get(f"{name.partition('.')[0]}.")
+                hint = hint or nearest(name, by_lower, self.known)
+                raise UsageError(f"{self.source} has no option {name!r}", hint=hint)
 
     def text(self, name: str) -> str | None:
         """Returns the value of an option, or None if it is not given."""

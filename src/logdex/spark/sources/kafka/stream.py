@@ -13,7 +13,7 @@ from logdex.kafka.read.steady import PartitionView, steadily
 from logdex.spark.sources.kafka.frozen import partition_of
 from logdex.spark.sources.kafka.row_form import RowForm
 from logdex.spark.sources.kafka.selection import OFFSETS
-from logdex.spark.sources.kafka.table import OPTIONS, SOURCE, LogDirTable
+from logdex.spark.sources.kafka.table import OF_OTHERS, OPTIONS, SOURCE, LogDirTable
 from logdex.spark.sources.loss import require_no_loss
 from logdex.spark.sources.options import Options
 from logdex.spark.sources.stream_table import (
@@ -40,7 +40,7 @@ class LogDirStream:
     source = SOURCE
 
     def __init__(self, given: Mapping[str, str]) -> None:
-        options = Options(SOURCE, given, OPTIONS)
+        options = Options(SOURCE, given, OPTIONS, OF_OTHERS)
         options.refuse_in_streams("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
         self.read = ReadOptions.of(options)
         self.limits = Limits.of(options)

@@ -36,6 +36,14 @@ from logdex.spark.sources.table import ReadOptions, TablePlan, partition_bytes
 SOURCE = "kafka_log"
 FORMAT = FORMATS["kafka"]
 OPTIONS = (*COMMON_OPTIONS, *SELECTING, *OFFSETS, *row_form.OPTIONS, "includeControl", *format_settings(FORMAT))
+_NO_BROKER = f"{SOURCE} reads the files of its path and asks no broker: leave it out"
+OF_OTHERS = {
+    **dict.fromkeys(("topic", "topics"), "the topics are named by subscribe, or by subscribePattern or assign"),
+    **dict.fromkeys(("queueId", "queue", "partition", "partitions"), 'say assign, such as {"orders": [0, 1]}'),
+    "kafka.": f"{_NO_BROKER}; of Kafka's own options only kafka.isolation.level is known",
+    **dict.fromkeys(("groupIdPrefix", "kafkaConsumer.", "fetchOffset."), _NO_BROKER),
+}
+"""What is said of options that other sources have."""
 
 _RANGES_MAX = 100_000
 """More ranges of offsets than this are not planned one by one."""
@@ -50,7 +58,7 @@ class LogDirTable:
 
     def __init__(self, given: Mapping[str, str], env: Env = DEFAULT_ENV, *, streaming: bool = False) -> None:
         """With `streaming`, the options that say where to begin are read as those of a stream."""
-        options = Options(SOURCE, given, OPTIONS)
+        options = Options(SOURCE, given, OPTIONS, OF_OTHERS)
         self.read = ReadOptions.of(options)
         env = self.read.env if self.read.storage else env
         key = options.text("key")

@@ -22,7 +22,7 @@ from logdex.spark.sources.damage import FAILFAST, with_hint
 from logdex.spark.sources.loss import require_no_loss
 from logdex.spark.sources.options import Options
 from logdex.spark.sources.rocketmq.offsets import BEGIN_PHYSICAL, BEGIN_TIMES, END_PHYSICAL, END_TIMES
-from logdex.spark.sources.rocketmq.table import OPTIONS, SOURCE, Look, StoreTable
+from logdex.spark.sources.rocketmq.table import OF_OTHERS, OPTIONS, SOURCE, Look, StoreTable
 from logdex.spark.sources.stream_table import Ends, Limits, Offsets, Place, each_limited, flat, nested
 from logdex.spark.sources.table import ReadOptions, TablePlan
 
@@ -38,7 +38,7 @@ class StoreStream:
     source = SOURCE
 
     def __init__(self, given: Mapping[str, str]) -> None:
-        options = Options(SOURCE, given, OPTIONS)
+        options = Options(SOURCE, given, OPTIONS, OF_OTHERS)
         options.refuse_in_streams("endingOffsets", "endingTimestamp", END_TIMES, END_PHYSICAL)
         self.read = ReadOptions.of(options)
         self.limits = Limits.of(options)

@@ -47,6 +47,14 @@ OPTIONS = (
     *(BEGIN_TIMES, END_TIMES, "timeSlackMs", BEGIN_PHYSICAL, END_PHYSICAL, "rawBody", "brokerName"),
     *format_settings(FORMAT),
 )
+_NO_BROKER = f"{SOURCE} reads the files of its path and asks no broker: leave it out"
+OF_OTHERS = {
+    **dict.fromkeys(("subscribe", "topics"), "the topic is named by topic; without it all topics are read"),
+    "subscribePattern": "name one topic by topic, or read all and say where topic rlike",
+    **dict.fromkeys(("assign", "partition", "partitions"), "say topic, and queueId with numbers between commas"),
+    **dict.fromkeys(("nameServer", "nameServers", "group", "groupId", "kafka."), _NO_BROKER),
+}
+"""What is said of options that other sources have."""
 
 _RANGES_NOTE = (
     f"{SOURCE}: of startingOffsets and endingOffsets a task learns which bytes it may leave out: those for which the "
@@ -155,7 +163,7 @@ class StoreTable:
         """`look` decides which part of each store is read; by default all of it is. What the
         options name must be there, unless this goes on with a read that has begun before, which is
         not `is_new`."""
-        options = Options(SOURCE, given, OPTIONS)
+        options = Options(SOURCE, given, OPTIONS, OF_OTHERS)
         self.read = ReadOptions.of(options)
         env = self.read.env if self.read.storage else env
         self.options = MessageOptions.of(options)

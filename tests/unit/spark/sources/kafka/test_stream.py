@@ -64,6 +64,7 @@ def test_limits(logs: Path, options: dict[str, str], most: int) -> None:
         ({"endingOffsets": "latest"}, "endingOffsets is for batch reads"),
         ({"maxBytesPerTrigger": "0"}, "a number of bytes"),
         ({"minOffsetsPerTrigger": "0"}, "whole number of 1 or more"),
+        ({"kafka.group.id": "g"}, "asks no broker: leave it out"),
         ({"maxOffsetsPerTriger": "1"}, "did you mean maxOffsetsPerTrigger"),
     ],
 )

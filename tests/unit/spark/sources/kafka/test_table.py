@@ -172,7 +172,12 @@ def test_records_of_a_partition(logs: Path, most: str, parts: int) -> None:
         ({"startingTimestamp": str(START_MS + 10_000)}, "has no record at or after the starting timestamp"),
         ({"maxRecordsPerPartition": "0"}, "whole number of 1 or more"),
         ({"isolation.level": "read_comitted"}, "did you mean read_committed"),
-        ({"kafka.bootstrap.servers": "localhost:9092"}, "kafka_log has no option 'kafka.bootstrap.servers'"),
+        (
+            {"kafka.bootstrap.servers": "localhost:9092"},
+            "kafka_log has no option 'kafka.bootstrap.servers' .kafka_log reads the files of its path",
+        ),
+        ({"Topic": "events"}, "no option 'topic' .the topics are named by subscribe"),
+        ({"queueId": "0"}, "no option 'queueid' .say assign"),
     ],
 )
 def test_wrong_options(logs: Path, options: dict[str, str], said: str) -> None:

@@ -125,6 +125,7 @@ def test_wrong_options(store: Path, options: dict[str, str], said: str) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        ({"subscribe": "TopicA"}, "the topic is named by topic"),
         ({"topic": "TopicB"}, r"no topic 'TopicB' .did you mean 'TopicA'\?"),
         ({"startingOffsets": '{"TopicB": {"0": 30}}'}, "no topic 'TopicB'"),
         ({"startingOffsets": '{"TopicA": {"0": 50}}'}, "ends before offset 40, and offset 50 is wanted first"),
