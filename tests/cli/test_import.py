@@ -35,6 +35,13 @@ def test_what_is_said(tmp_path: Path) -> None:
     assert "is not empty" in again.stderr
 
 
+def test_a_path_that_is_not_there(tmp_path: Path) -> None:
+    result = run("import", tmp_path / "none", "--output", tmp_path / "new", "--format", "kafka")
+    assert result.exit_code == 2
+    assert f"{tmp_path / 'none'}: there is no such file or directory" in result.stderr
+    assert "give a Parquet file, or a folder with such files" in result.stderr
+
+
 @pytest.mark.parametrize(("column", "other"), [("value", "rocketmq"), ("body", "kafka")])
 def test_rows_of_the_other_format_are_refused(column: str, other: str, tmp_path: Path) -> None:
     """Of them nothing would be left."""

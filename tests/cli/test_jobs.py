@@ -50,3 +50,14 @@ def test_threads_are_the_local_engines(golden_log: Any, tmp_path: Path) -> None:
     assert told.exit_code == 2
     assert "--jobs is about --engine local" in told.stderr
     assert run("stats", logs, "--jobs", 0).exit_code == 2
+
+
+@pytest.mark.parametrize("command", ["rebuild", "dispatch", "stats"])
+def test_a_master_needs_spark(command: str, golden_log: Any, tmp_path: Path) -> None:
+    """It was ignored."""
+    output = () if command == "stats" else ("-o", tmp_path / "out")
+    told = run(command, golden_log("tiny-broker"), *output, "--master", "local[2]")
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert "--master is about --engine spark" in told.stderr
+    assert "give --engine spark" in told.stderr
+    assert not (tmp_path / "out").exists()

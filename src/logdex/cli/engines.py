@@ -36,8 +36,18 @@ JobsOption = Annotated[
     ),
 ]
 MasterOption = Annotated[
-    str, typer.Option(help="The Spark master for --engine spark, or sc://HOST:PORT for Spark Connect.")
+    str | None,
+    typer.Option(
+        help="The Spark master for --engine spark, by default local[*], or sc://HOST:PORT for Spark Connect.",
+        show_default=False,
+    ),
 ]
+
+
+def require_spark(engine: Engine, master: str | None) -> None:
+    """Raises `UsageError` for a Spark master that no Spark would see."""
+    if engine is Engine.LOCAL and master is not None:
+        raise UsageError("--master is about --engine spark", hint="give --engine spark, or leave --master out")
 
 
 @contextmanager
@@ -48,9 +58,10 @@ def local_runner(what: str, size_bytes: int, jobs: int | None) -> Iterator[Runne
 
 
 @contextmanager
-def runner_of(what: str, size_bytes: int, engine: Engine, master: str, jobs: int | None) -> Iterator[Runner]:
+def runner_of(what: str, size_bytes: int, engine: Engine, master: str | None, jobs: int | None) -> Iterator[Runner]:
     """Returns a runner of tasks during a block. A bar shows its progress from 0 to `size_bytes`.
     `jobs` is the number of threads of the local engine."""
+    require_spark(engine, master)
     if engine is Engine.LOCAL:
         with local_runner(what, size_bytes, jobs) as local:
             yield local
@@ -62,13 +73,13 @@ def runner_of(what: str, size_bytes: int, engine: Engine, master: str, jobs: int
 
 
 @contextmanager
-def session_of(what: str, size_bytes: int, master: str) -> Iterator[tuple[Any, Runner]]:
+def session_of(what: str, size_bytes: int, master: str | None) -> Iterator[tuple[Any, Runner]]:
     """Returns a Spark session during a block, and a runner of tasks on it with a bar as `runner_of`
     has."""
     from logdex.spark import tasks
     from logdex.spark.session import COORDINATING, session
 
     note("starting Spark, a few seconds")
-    starting = session(master, app_name=f"logdex {what}", conf=COORDINATING)
+    starting = session(master or "local[*]", app_name=f"logdex {what}", conf=COORDINATING)
     with starting as spark, progress_bar(what, size_bytes) as progress:
         yield spark, tasks.runner_of(spark, progress)

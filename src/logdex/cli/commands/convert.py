@@ -56,7 +56,7 @@ def convert(
     partition: PartitionOption = None,
     isolation: IsolationOption = None,
     engine: EngineOption = Engine.LOCAL,
-    master: MasterOption = "local[*]",
+    master: MasterOption = None,
     jobs: JobsOption = None,
     no_sync: NoSyncOption = False,
     no_space_check: NoSpaceCheckOption = False,

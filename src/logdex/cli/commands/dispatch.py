@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
-from logdex.cli.engines import Engine, EngineOption, MasterOption, session_of
+from logdex.cli.engines import Engine, EngineOption, MasterOption, require_spark, session_of
 from logdex.cli.find_view import find, log_source, note_unfinished
 from logdex.cli.options import JsonOption, PathOptions, path_command
 from logdex.cli.output import emit, emit_json, hint, human_size, note_losses
@@ -67,11 +67,12 @@ def dispatch(
         ),
     ] = None,
     engine: EngineOption = Engine.LOCAL,
-    master: MasterOption = "local[*]",
+    master: MasterOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Keep the indexes of a log up to date in another directory. Exit 0 good, 2 cannot run, 3 done
     but lossy."""
+    require_spark(engine, master)
     derived = target.with_settings(time_zone=time_zone)
     found = find(derived)
     prepare = format_of(found).dispatch

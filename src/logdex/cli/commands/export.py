@@ -90,7 +90,7 @@ def export(
         typer.Option(help="Make the output a Delta table too, which it then stays.", show_default=False),
     ] = None,
     engine: EngineOption = Engine.LOCAL,
-    master: MasterOption = "local[*]",
+    master: MasterOption = None,
     jobs: JobsOption = None,
     no_sync: NoSyncOption = False,
     no_space_check: NoSpaceCheckOption = False,

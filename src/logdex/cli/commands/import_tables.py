@@ -34,7 +34,7 @@ def import_tables(
     ],
     new_format: Annotated[str, format_option("--format")],
     engine: EngineOption = Engine.LOCAL,
-    master: MasterOption = "local[*]",
+    master: MasterOption = None,
     jobs: JobsOption = None,
     no_sync: NoSyncOption = False,
     no_space_check: NoSpaceCheckOption = False,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
-from logdex.cli.engines import Engine, EngineOption, JobsOption, MasterOption, runner_of
+from logdex.cli.engines import Engine, EngineOption, JobsOption, MasterOption, require_spark, runner_of
 from logdex.cli.find_view import find, note_unfinished, view_of
 from logdex.cli.options import JsonOption, NoSpaceCheckOption, NoSyncOption, PathOptions, output_of, path_command
 from logdex.cli.output import emit, emit_json, human_size, kept_rows, table
@@ -69,7 +69,7 @@ def rebuild(
         ),
     ] = None,
     engine: EngineOption = Engine.LOCAL,
-    master: MasterOption = "local[*]",
+    master: MasterOption = None,
     jobs: JobsOption = None,
     no_sync: NoSyncOption = False,
     no_space_check: NoSpaceCheckOption = False,
@@ -95,8 +95,9 @@ def rebuild(
         raise typer.Exit(DONE_BUT_LOSSY)
 
 
-def _run(job: RebuildJob, engine: Engine, master: str, jobs: int | None) -> RebuildReport:
+def _run(job: RebuildJob, engine: Engine, master: str | None, jobs: int | None) -> RebuildReport:
     """Runs the job in this process, which needs no tasks for one thread, or on Spark."""
+    require_spark(engine, master)
     if engine is Engine.LOCAL and threads_of(jobs, job.size_bytes) == 1:
         with progress_bar("rebuild", job.size_bytes) as progress:
             return job.run(progress)

@@ -54,7 +54,7 @@ def stats(
         str | None, typer.Option("--html", metavar="FILE", help="Also write a page with plots.", show_default=False)
     ] = None,
     engine: EngineOption = Engine.LOCAL,
-    master: MasterOption = "local[*]",
+    master: MasterOption = None,
     jobs: JobsOption = None,
     as_json: JsonOption = False,
 ) -> None:

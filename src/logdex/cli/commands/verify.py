@@ -50,7 +50,7 @@ def verify(
         int, typer.Option(help="The maximum number of findings to show; all are counted.", min=0)
     ] = 1000,
     engine: EngineOption = Engine.LOCAL,
-    master: MasterOption = "local[*]",
+    master: MasterOption = None,
     jobs: JobsOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines on stdout; the last one is the report.")] = False,
 ) -> None:

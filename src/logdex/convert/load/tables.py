@@ -91,7 +91,10 @@ class TableFile:
 def find_tables(path: str, env: Env) -> list[TableFile]:
     """Returns the Parquet files at a path: that file, or those in the folders below it, by name.
     Names that begin with ``_`` or ``.`` are passed over, as readers of Parquet do. Raises
-    `MissingFileError` if there are none."""
+    `MissingFileError` if there are none, or no such path."""
+    if not env.exists(path):
+        hint = "give a Parquet file, or a folder with such files, as logdex export writes them"
+        raise MissingFileError("there is no such file or directory", path=path, hint=hint)
     found = list(_below(path, None, env)) if env.is_dir(path) else [TableFile(path, None, env.size_bytes(path))]
     if not found:
         raise MissingFileError(f"no file here ends with {_SUFFIX}", path=path, hint="give Parquet files")
