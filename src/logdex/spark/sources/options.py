@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from logdex.errors import UsageError
@@ -28,6 +29,8 @@ _UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE = re.compile(r"(\d{1,18})\s*([bkmgt]?)i?b?", re.IGNORECASE | re.ASCII)
 _SECONDS = {"": 0.001, "us": 1e-6, "ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"(\d{1,18})\s*(us|ms|s|m|min|h|d)?", re.IGNORECASE | re.ASCII)
+_SECONDS_OF_DAYS = range(1_000_000_000, 5_000_000_000)
+"""The seconds since the epoch of the years 2001 to 2128."""
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -85,6 +88,23 @@ class Options:
         if re.fullmatch(r"\d{1,19}", value.strip(), re.ASCII) is None or not least <= int(value) <= LONG_MAX:
             raise self.wrong(name, f"say a whole number of {least} or more")
         return int(value)
+
+    def time_ms(self, name: str) -> int | None:
+        """Returns the value of an option that is a time in milliseconds, None if not given. The
+        error for a time in ISO 8601 has it in milliseconds."""
+        try:
+            return self.integer(name)
+        except UsageError:
+            example = _milliseconds(self.text(name) or "")
+            raise self.wrong(name, f"say milliseconds since the epoch, such as {example}") from None
+
+    def times_in_seconds(self) -> list[str]:
+        """Returns a note for each time of the options that is a usual one if it was in seconds."""
+        return [
+            f"{self.source}: {name} is {value} ms, which is early in 1970: if that is in seconds, write {value}000"
+            for name in ("startingTimestamp", "endingTimestamp")
+            if (value := self.time_ms(name)) is not None and value in _SECONDS_OF_DAYS
+        ]
 
     def size_bytes(self, name: str, default: int) -> int:
         """Returns the value of an option that is a size: a number of bytes, or such as ``64m``."""
@@ -154,6 +174,16 @@ class Options:
             if self.text(option) is not None:
                 found[name] = self.integer(option) if is_number else self.text(option)
         return found
+
+
+def _milliseconds(text: str) -> int:
+    """Returns a time in ISO 8601, in UTC if it has no zone, as milliseconds; for other text some
+    time."""
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return 1_764_374_400_000
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def given_but_not_read(what: str) -> UsageError:

@@ -36,6 +36,31 @@ def test_unknown_option_far_from_all() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("2023-11-14T22:13:20Z", "1700000000000"),
+        ("2023-11-14 22:13:20", "1700000000000"),
+        ("2023-11-15T00:13:20.5+02:00", "1700000000500"),
+        ("yesterday", "1764374400000"),
+        ("-5", "1764374400000"),
+    ],
+)
+def test_times_are_milliseconds(text: str, hint: str) -> None:
+    given = Options("some_log", {"startingTimestamp": text}, ("startingTimestamp",))
+    with pytest.raises(UsageError, match=f"say milliseconds since the epoch, such as {hint}[)]$"):
+        given.time_ms("startingTimestamp")
+    assert options().time_ms("startingTimestamp") is None
+
+
+@pytest.mark.parametrize(("text", "is_told"), [("1700000000", True), ("1700000000000", False), ("5", False)])
+def test_times_in_seconds_are_told(text: str, is_told: bool) -> None:
+    given = Options("some_log", {"endingTimestamp": text}, ("startingTimestamp", "endingTimestamp"))
+    notes = given.times_in_seconds()
+    assert given.time_ms("endingTimestamp") == int(text)
+    assert [f"endingTimestamp is {text} ms, which is early in 1970" in note for note in notes] == [True] * is_told
+
+
+@pytest.mark.parametrize(
     ("text", "size"), [("1", 1), ("64m", 64 << 20), ("1g", 1 << 30), ("10 KB", 10 << 10), ("2MiB", 2 << 20)]
 )
 def test_sizes(text: str, size: int) -> None:

@@ -106,7 +106,7 @@ class Limit:
         """Reads the options that begin with `which`, ``starting`` or ``ending``. A stream begins at
         the latest offsets unless an option says otherwise, as with Spark's own source."""
         otherwise = LATEST if streaming or which == "ending" else EARLIEST
-        timestamp_ms = options.integer(f"{which}Timestamp")
+        timestamp_ms = options.time_ms(f"{which}Timestamp")
         by_time = f"{which}OffsetsByTimestamp"
         timestamps_ms = None if options.text(by_time) is None else _parse(options, by_time, 0, None)
         name = f"{which}Offsets"

@@ -71,7 +71,7 @@ class LogDirTable:
         self._settings: dict[str, Any] = options.settings(FORMAT)
         strategy = options.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
         limits = Limit.of(options, "starting", streaming=streaming), Limit.of(options, "ending")
-        self.notes: list[str] = []
+        self.notes = options.times_in_seconds()
         self.partitions: list[FrozenPartition] = []
         self.topic_ids: dict[str, str] = {}
         """The ids of the topics of which all partitions have the same."""
@@ -116,7 +116,8 @@ class LogDirTable:
             (topic, number) for each in opened.values() for topic, some in each.topics().items() for number in some
         }
         selection.require_known(known, limits, next(iter(opened)))
-        chosen, self.notes = choose(replicas)
+        chosen, notes = choose(replicas)
+        self.notes += notes
         return sorted(chosen, key=lambda each: (each.root, each.topic, each.partition))
 
     def _require_there(self, snapshot: PartitionSnapshot, begin: int, end: int) -> str | None:

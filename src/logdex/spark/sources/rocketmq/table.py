@@ -89,7 +89,7 @@ class MessageOptions:
     @staticmethod
     def of(options: Options) -> MessageOptions:
         """Reads them. Raises `UsageError` for values that are not valid."""
-        begin_ms, end_ms = options.integer("startingTimestamp"), options.integer("endingTimestamp")
+        begin_ms, end_ms = options.time_ms("startingTimestamp"), options.time_ms("endingTimestamp")
         require_order_of_times(**{"the starting timestamp": begin_ms, "the ending timestamp": end_ms})
         begin_offset, end_offset = options.integer(BEGIN_PHYSICAL), options.integer(END_PHYSICAL)
         require_order(**{"the starting physical offset": begin_offset, "the ending physical offset": end_offset})
@@ -173,7 +173,7 @@ class StoreTable:
         if len(names) != len(paths):
             raise options.wrong("brokerName", f"give one name for each of the {len(paths)} stores")
         self.stores = []
-        self.notes: list[str] = []
+        self.notes = options.times_in_seconds()
         unknown: list[dict[Name, MissingFileError]] = []
         for path, name in zip(paths, names, strict=True):
             with self._open(path, env) as snapshot:

@@ -148,6 +148,7 @@ def test_records_of_a_partition(logs: Path, most: str, parts: int) -> None:
             {"subscribe": "orders", "startingOffsets": '{"orders": {"0": 3, "1": 3}, "events": {"0": 3}}'},
             "offsets are given for events-0, which is not read",
         ),
+        ({"startingTimestamp": "2023-11-14T22:13:20Z"}, "say milliseconds since the epoch, such as 1700000000000"),
         ({"startingTimestamp": "6", "endingTimestamp": "5"}, "the starting timestamp 6 is later than the ending .* 5"),
         (
             {
@@ -345,3 +346,8 @@ def test_a_key_is_an_option_and_a_condition(logs: Path) -> None:
         log.with_suffix(".keyindex").write_bytes(build_key_index(str(log)).tobytes())
     assert sum(part.size_bytes for part in plan_of(table(logs, key="k3")).parts) < whole / 2
     assert places(rows_of(table(logs, key="k3"))) == {"events-0": [3], "orders-0": [3], "orders-1": [3]}
+
+
+def test_a_time_in_seconds_is_told(logs: Path) -> None:
+    [note, *_] = plan_of(table(logs, startingTimestamp="1700000000")).notes
+    assert "startingTimestamp is 1700000000 ms, which is early in 1970" in note

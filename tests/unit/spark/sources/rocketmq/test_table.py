@@ -129,6 +129,7 @@ def test_options(store: Path, options: dict[str, str], expected: Any) -> None:
             "TopicA 0 ends before offset 40, and offset 41 is wanted first .say 0 to 40; option failOnDataLoss=false",
         ),
         ({"endingOffsets": '{"TopicA": {"0": 41}}'}, "TopicA 0 ends before offset 40, and offset 40 is wanted last"),
+        ({"endingTimestamp": "2023-11-14T22:13:20Z"}, "say milliseconds since the epoch, such as 1700000000000"),
         ({"startingTimestamp": "6", "endingTimestamp": "5"}, "the starting timestamp 6 is later than the ending .* 5"),
         (
             {"startingOffsetsByTimestamp": '{"TopicA": {"0": 6}}', "endingOffsetsByTimestamp": '{"TopicA": {"0": 5}}'},
@@ -354,3 +355,8 @@ def test_golden_stores(name: str, golden_store: Callable[..., Path]) -> None:
     assert comparable(rows) == local_rows(path)[0]
     assert (plain != rows) == any(row["sysFlag"] & SYS_FLAG_COMPRESSED for row in rows)
     assert fitting(rows, Condition("queueOffset", GREATER, -1)) == rows
+
+
+def test_a_time_in_seconds_is_told(store: Path) -> None:
+    [note, *_] = plan_of(table(store, startingTimestamp="1700000000")).notes
+    assert "startingTimestamp is 1700000000 ms, which is early in 1970" in note
