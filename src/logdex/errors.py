@@ -194,10 +194,11 @@ class OffsetOutOfRangeError(StoreError):
     def __init__(
         self, offset: int, *, path: str, log_start_offset: int, log_end_offset: int, hint: str | None = None
     ) -> None:
+        starts = f"it starts at {log_start_offset}: " if offset < log_start_offset else ""
         super().__init__(
             f"offset {offset} is not in {log_start_offset} to {log_end_offset}",
             path=path,
-            hint=hint or f"give one from {log_start_offset} to {log_end_offset}, the end",
+            hint=hint or f"{starts}give one from {log_start_offset} to {log_end_offset}, the end",
         )
         self.offset = offset
         self.log_start_offset = log_start_offset

@@ -284,7 +284,7 @@ WRONG = {
     "which topic": (["query", "LOGS", "--key", "a"], "which topic?"),
     "other topic": (["cat", "LOGS/orders-0", "--topic", "audit.log"], "and not topic 'audit.log'"),
     "out of range": (["get", "LOGS/orders-0", "--offset", "999"], "offset 999 is not in 0 to 171"),
-    "below": (["get", "LOGS/orders-1", "--offset", "3"], "offset 3 is not in 30 to 134"),
+    "below": (["get", "LOGS/orders-1", "--offset", "3"], "it starts at 30: give one from 30 to 134"),
     "out of the queue": (
         ["get", "STORE", "--topic", "TopicA", "--queue", "0", "--offset", "999"],
         "offset 999 is not in ",
