@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.helpers import run
+from tests.cli.helpers import run, run_json
 from tests.unit.rocketmq.small_stores import MESSAGES, build
 
 FLAGS = (
@@ -58,3 +58,14 @@ def test_findings_that_are_only_counted_decide_the_exit_code(root: Path) -> None
     assert "findings not shown" in counted.stdout
     others = run("verify", root, *FLAGS, "--max-findings", 0, "--check", "message-crc")
     assert (others.exit_code, others.stdout.splitlines()[-1].partition(" in ")[0]) == (0, "No findings")
+
+
+def test_notes_of_one_kind_are_listed_up_to_five(root: Path) -> None:
+    for number in range(12):
+        (root / "consumequeue" / f"Gone{number:02d}" / "0").mkdir(parents=True)
+        (root / "consumequeue" / f"Gone{number:02d}" / "0" / f"{0:020d}").write_bytes(bytes(320))
+    told = run("verify", root, *FLAGS).stdout
+    assert told.count("[queue-without-messages]") == 6
+    assert "7 more notes [queue-without-messages]: --check queue-without-messages --json lists all" in told
+    listed = run_json("verify", root, *FLAGS, "--check", "queue-without-messages")
+    assert [line.get("kind") for line in listed] == ["queue-without-messages"] * 12 + [None]

@@ -18,11 +18,13 @@ from logdex.io.env import DEFAULT_ENV
 from logdex.primitives.shown import counted
 
 if TYPE_CHECKING:
-    from logdex.jobs.findings import Finding, VerifyReport
+    from logdex.jobs.findings import Finding, Info, VerifyReport
 
 _PAGE_FINDINGS = 10
 """So many findings are seen at once. More are counted by check and file at the end."""
 _PLACES_MAX = 20
+_INFOS_SHOWN = 5
+"""How many notes of one kind the text lists."""
 
 
 @app.command(
@@ -81,8 +83,7 @@ def verify(
 def _print(report: VerifyReport, of_what: str) -> None:
     for finding in report.findings:
         _print_finding(finding)
-    for info in report.infos:
-        emit(f"{info.path}: note: {info.message} [{info.kind}]")
+    _print_infos(report.infos)
     count = len(report.findings) + report.truncated
     looked = f"{counted(report.messages, 'message')}, {human_size(report.bytes)} of {of_what}"
     files = counted(report.files, "file")
@@ -94,6 +95,18 @@ def _print(report: VerifyReport, of_what: str) -> None:
     if any(" --output DIR" in finding.mend for finding in report.findings):
         note("--output DIR writes new files there and leaves the ones here as they are")
         hint("--in-place instead replaces them, and keeps the old ones under names with the date")
+
+
+def _print_infos(infos: list[Info]) -> None:
+    """Prints pieces of information, of each kind the first ones."""
+    counts = Counter[str]()
+    for info in infos:
+        counts[info.kind] += 1
+        if counts[info.kind] <= _INFOS_SHOWN:
+            emit(f"{info.path}: note: {info.message} [{info.kind}]")
+    for kind, count in counts.items():
+        if count > _INFOS_SHOWN:
+            emit(f"{counted(count - _INFOS_SHOWN, 'more note')} [{kind}]: --check {kind} --json lists all")
 
 
 def _print_places(findings: list[Finding]) -> None:
