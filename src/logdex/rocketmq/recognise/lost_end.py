@@ -33,9 +33,12 @@ class Tells:
     is_sure: bool = True
 
 
-def find_lost_end(root: str, end_offset: int, newest_ms: int, config: StoreConfig, env: Env) -> list[Tells]:
+def find_lost_end(
+    root: str, end_offset: int, newest_ms: int, config: StoreConfig, env: Env, *, skew_ms: int = 0
+) -> list[Tells]:
     """Returns what tells of messages behind the end of the log of a store, whose newest message was
-    stored at `newest_ms`. What cannot be read tells nothing."""
+    stored at `newest_ms`, or up to `skew_ms` later, if the clock went back. What cannot be read
+    tells nothing."""
     paths = StorePaths(root)
     found = [
         Tells(f"{path}: it has keys of messages up to physical offset {last}, and the log ends at {end_offset}", last)
@@ -43,14 +46,15 @@ def find_lost_end(root: str, end_offset: int, newest_ms: int, config: StoreConfi
         if last >= end_offset
     ]
     flushed_ms = _flushed_ms(paths.checkpoint, env)
-    if flushed_ms is not None and flushed_ms > newest_ms:
+    is_ahead = flushed_ms is not None and flushed_ms > newest_ms + skew_ms
+    if flushed_ms is not None and is_ahead:
         times = f"a message of {utc_time(flushed_ms)} was flushed, and the log's newest is of {utc_time(newest_ms)}"
         found.append(Tells(f"{paths.checkpoint}: {times}", None))
     entries, last = _entries_behind(_queues(root, config, env), end_offset)
     if entries:
         point = counted(entries, "entry points", "entries point")
         text = f"{paths.consume_queue}: {point} behind the log's end at {end_offset}, up to physical offset {last}"
-        found.append(Tells(text, last, is_sure=flushed_ms is None or flushed_ms > newest_ms))
+        found.append(Tells(text, last, is_sure=flushed_ms is None or is_ahead))
     return found
 
 

@@ -32,6 +32,8 @@ from logdex.rocketmq.snapshot.lost_queues import lost_queues
 from logdex.rocketmq.snapshot.store_end import find_store_end
 
 _LOOKS_MAX = 10
+_SKEW_MS = 3_000
+"""By so much an earlier message may be newer than the last one, because the clock went back."""
 
 
 @dataclass(slots=True)
@@ -326,8 +328,8 @@ class _Look:
         )
 
     def _note_lost_end(self, extent: LogExtent) -> None:
-        newest_ms = extent.last_store_timestamp_ms or 0
-        for tells in find_lost_end(self.root, extent.end.offset, newest_ms, self.config, self.env):
+        last_ms, end = extent.last_store_timestamp_ms or 0, extent.end.offset
+        for tells in find_lost_end(self.root, end, last_ms, self.config, self.env, skew_ms=_SKEW_MS):
             if tells.is_sure:
                 self.problems.append(f"{tells.text}: {RESTORE_LAST_FILE}")
 
