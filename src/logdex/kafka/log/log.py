@@ -11,6 +11,7 @@ import posixpath
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Unpack
+from weakref import WeakSet
 
 import pyarrow as pa
 
@@ -56,6 +57,7 @@ class Log(ReadableLog):
     def __init__(self, core: LogCore) -> None:
         super().__init__(core)
         self._quick = QuickAppends(core)
+        self._readers: WeakSet[LogReader] = WeakSet()
 
     @classmethod
     def open(
@@ -229,10 +231,16 @@ class Log(ReadableLog):
 
     def reader(self, name: str, *, isolation: str = READ_UNCOMMITTED) -> LogReader:
         """Opens the reader of that name, which goes on where it has committed, or else at the log
-        start offset. Records are on disk before they are committed."""
+        start offset. Records are on disk before they are committed. It is closed with the log."""
         core = self._core
+        core.require_open()
         start = core.log_start_offset
-        return LogReader(core.path, name, start=start, isolation=isolation, before_commit=self.flush, env=core.env)
+        reader = LogReader(core.path, name, start=start, isolation=isolation, before_commit=self.flush, env=core.env)
+        with core.lock:
+            self._readers.add(reader)
+        if core.closing:
+            reader.close()
+        return reader
 
     def flush(self) -> None:
         """Writes everything to disk, and moves the recovery point to the log end offset."""
@@ -281,8 +289,8 @@ class Log(ReadableLog):
 
     # -- the end ----------------------------------------------------------------------------------
     def close(self) -> None:
-        """Trims indexes, syncs, marks the directory clean and releases it. Closing again does
-        nothing.
+        """Closes the readers of the log, trims indexes, syncs, marks the directory clean and
+        releases it. Closing again does nothing.
 
         A failed log is only released, and recovered when it is opened again.
         """
@@ -290,6 +298,10 @@ class Log(ReadableLog):
         if not core.home.is_own:
             return  # a forked child: the log, and any lock that was held during the fork, belong to its parent
         core.closing = True
+        with core.lock:
+            readers = list(self._readers)
+        for reader in readers:
+            reader.close()  # without the lock: a commit of the reader waits for it
         with core.cleaner_lock, core.lock:
             if core.closed:
                 return

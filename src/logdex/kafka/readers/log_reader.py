@@ -33,7 +33,7 @@ _PAUSE_S = 0.01
 
 class LogReader:
     """A named reader of the partition directory `path`: `poll` returns records, `commit` marks all
-    that were returned as read. `Log.reader` opens one for a `Log`.
+    that were returned as read. `Log.reader` opens one for a `Log`, which closes it with itself.
 
     At least once: records that were not committed come again when the reader is opened the next
     time. A name is open once at a time (`LogInUseError`); readers of other names do not know of
@@ -189,7 +189,8 @@ class LogReader:
 
     def _require_open(self) -> None:
         if self._closed:
-            raise LogClosedError("the reader was closed", path=self.path)
+            hint = "open it again; a Log that is closed closes its readers"
+            raise LogClosedError("the reader was closed", path=self.path, hint=hint)
 
     def close(self) -> None:
         """Closes the reader. Commits nothing."""

@@ -91,6 +91,29 @@ def test_a_name_is_open_once(tmp_path: Path) -> None:
         LogReader(tmp_path / "no", "r")
 
 
+def test_a_reader_is_closed_with_its_log(tmp_path: Path) -> None:
+    log = a_log(tmp_path, 3)
+    reader = log.reader("r")
+    assert numbers(reader.poll(1)) == [0]
+    log.close()
+    for ask in (reader.poll, reader.commit, lambda: reader.seek(0), lambda: log.reader("r")):
+        with pytest.raises(LogClosedError):
+            ask()
+    with LogReader(log.path, "r") as other:
+        assert (numbers(other.poll()), other.committed) == ([0, 1, 2], None)
+
+
+def test_a_poll_that_waits_ends_with_its_log(tmp_path: Path) -> None:
+    log = a_log(tmp_path, 1)
+    reader = log.reader("r")
+    assert numbers(reader.poll()) == [0]
+    closing = threading.Timer(0.02, log.close)
+    closing.start()
+    with pytest.raises(LogClosedError, match="the reader was closed"):
+        reader.poll(timeout=60)
+    closing.join()
+
+
 def test_what_was_aborted_is_left_out(tmp_path: Path) -> None:
     with a_log(tmp_path, 1) as log:
         for value, end in ((b"7", "abort"), (b"8", "commit")):
