@@ -13,6 +13,7 @@ import pytest
 
 import logdex
 from logdex import kafka, rocketmq
+from logdex.errors import NotAStoreError, UnsupportedLayoutError, UsageError
 
 NAMES = {"path", "root", "directory", "output", "log_path", "broker_conf", "store", "key_index_dir"}
 JOBS = [f"{home}.{job}" for home in ("rocketmq", "kafka") for job in ("verify", "rebuild", "recover")] + ["spark"]
@@ -65,3 +66,38 @@ def test_a_path_opens_everything(golden_store: Any, golden_log: Any, tmp_path: P
         written.append(kafka.Record(value=b"a"))
     with kafka.LogFollower(tmp_path / "events-0") as follower:
         assert [record.value for record in follower.poll()] == [b"a"]
+
+
+@pytest.mark.parametrize(
+    "opens",
+    [
+        *(logdex.open, logdex.open_store, logdex.open_kafka, logdex.open_log_dir, logdex.open_partition),
+        *(kafka.Log.open, kafka.LogFollower, lambda path: kafka.LogReader(path, "r"), kafka.KafkaLogDir),
+        *(rocketmq.MessageStore.open, lambda path: rocketmq.Consumer(path, "g", "t"), rocketmq.CommitLog.of_store),
+        *(rocketmq.ConsumerOffsetManager, rocketmq.LocalFileOffsetStore, rocketmq.StoreCheckpoint.read),
+    ],
+)
+def test_what_is_no_path(opens: Callable[[Any], object]) -> None:
+    for path in (None, 3, b"store"):
+        with pytest.raises(UsageError, match=f"the path is {path!r} .give a str or a pathlib.Path"):
+            opens(path)
+    with pytest.raises(UsageError, match="the path is empty"):
+        opens("")
+
+
+def test_a_path_of_the_other_format(golden_store: Any, golden_log: Any) -> None:
+    store, logs = golden_store("tiny-5.5.0"), golden_log("tiny-broker")
+    for opens in (logdex.open_kafka, logdex.open_log_dir, logdex.open_partition):
+        for path in (store, store / "commitlog", store / "commitlog" / ("0" * 20)):
+            with pytest.raises(NotAStoreError, match=r"of a RocketMQ store, not of a Kafka log .logdex.open_store"):
+                opens(path)
+    for path in (logs, logs / "orders-0", next((logs / "orders-0").glob("*.log"))):
+        with pytest.raises(UnsupportedLayoutError, match=r"Kafka .* not a RocketMQ store .logdex.open_kafka"):
+            logdex.open_store(path)
+
+
+def test_writers_are_opened_not_made(tmp_path: Path) -> None:
+    for made in (rocketmq.MessageStore, kafka.Log):
+        for path in (str(tmp_path / "events-0"), tmp_path):
+            with pytest.raises(UsageError, match=rf"{made.__name__}.open\(path\) opens one to write it"):
+                made(path, flush="sync")  # type: ignore[arg-type]

@@ -3,13 +3,12 @@ published."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from logdex.io.env import Env
-from logdex.io.path_look import StrPath
+from logdex.io.path_look import StrPath, path_text
 from logdex.jobs.output import check_output, command_line, require_empty, settle_unfinished, staged_output
 from logdex.jobs.publication import Names
 from logdex.jobs.staging import Staging, remove_tree_in_use
@@ -35,7 +34,7 @@ def new_directory(
     """Makes `output`, which must be empty, during a block. At its end what is in `contents` is
     published; after an error nothing is. `source` is the real path that is read. `command`, with
     `flags`, is what to type to run it again."""
-    target = env.real_path(os.fspath(output))  # workers have working directories of their own
+    target = env.real_path(path_text(output))  # workers have working directories of their own
     check_output(target, source, in_place=False, may_be_in_place=False, env=env)
     notes = settle_unfinished([target], sync=sync, env=env)
     require_empty(target, env=env)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
+from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 
 EXPORT_FOLDER = "_logdex"
@@ -21,6 +22,15 @@ BEGINNING_BYTES = 96
 _Answers = dict[tuple[Callable[[str], Any], str], Any]
 
 
+def path_text(path: StrPath) -> str:
+    """Returns a path as a text. Raises `UsageError` for what is no path, and for an empty one."""
+    if not isinstance(path, str | os.PathLike) or not isinstance(text := os.fspath(path), str):
+        raise UsageError(f"the path is {path!r}", hint="give a str or a pathlib.Path")
+    if not text:
+        raise UsageError("the path is empty", hint="give a directory or a file")
+    return text
+
+
 class PathLook:
     """A path that several formats look at, one after the other.
 
@@ -29,7 +39,7 @@ class PathLook:
     """
 
     def __init__(self, path: StrPath, env: Env = DEFAULT_ENV) -> None:
-        text = os.fspath(path)
+        text = path_text(path)
         self.path = text.rstrip("/") or text[:1]
         """The path without slashes at its end."""
         self.env = env

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Unpack
 
 from logdex.formats import detect, format_of, refuse_other_settings
 from logdex.formats.settings import OpenSettings
 from logdex.io.env import DEFAULT_ENV
-from logdex.io.path_look import StrPath
+from logdex.io.path_look import StrPath, path_text
 from logdex.jobs.findings import FINDINGS_MAX, VerifyReport
 from logdex.jobs.reports import Progress
 from logdex.jobs.settings import require_known
@@ -39,7 +38,7 @@ def verify(
     `EnvironmentProblem` if Spark fails.
     """
     require_known(settings, OpenSettings)
-    found = detect(DEFAULT_ENV.real_path(os.fspath(path)))  # workers have working directories of their own
+    found = detect(DEFAULT_ENV.real_path(path_text(path)))  # workers have working directories of their own
     given = {name: value for name, value in settings.items() if value is not None}
     refuse_other_settings(found, given)
     runner = runner_of(spark, progress)

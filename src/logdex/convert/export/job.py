@@ -6,7 +6,6 @@ See ``docs/design/0025-export.md``.
 
 from __future__ import annotations
 
-import os
 import posixpath
 from collections.abc import Iterable
 from contextlib import nullcontext
@@ -23,7 +22,7 @@ from logdex.convert.export.writer import DayWriter, WrittenFile
 from logdex.convert.sources.source import LogSource, SourcePart, SourcePlan, read_one_log
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.io.path_look import EXPORT_FOLDER, StrPath
+from logdex.io.path_look import EXPORT_FOLDER, StrPath, path_text
 from logdex.jobs.output import check_output, command_line, staged_output
 from logdex.jobs.publication import Names
 from logdex.jobs.reports import Gone
@@ -89,7 +88,7 @@ def export(
         raise UsageError(
             f"the table format {table_format!r} is unknown", hint=f"choose from {', '.join(TABLE_FORMATS)}"
         )
-    target = env.real_path(os.fspath(output))  # workers have working directories of their own
+    target = env.real_path(path_text(output))  # workers have working directories of their own
     runner = runner or LocalRunner()
     check_output(target, source.path, in_place=False, may_be_in_place=False, env=env)
     report = ExportReport(engine)

@@ -3,7 +3,6 @@ published at once."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from logdex.convert.translate.names import kafka_topic
 from logdex.convert.translate.undelivered import Undelivered
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.io.path_look import StrPath
+from logdex.io.path_look import StrPath, path_text
 from logdex.jobs.tasks import Count, LocalRunner, Runner
 from logdex.jobs.work_time import work_seconds
 from logdex.kafka.batch.record import Compression
@@ -77,7 +76,7 @@ def load(
     started = work_seconds()
     if format_name not in FORMATS:
         raise UsageError(f"the format {format_name!r} is unknown", hint=f"choose from {', '.join(FORMATS)}")
-    source, runner = env.real_path(os.fspath(path)), runner or LocalRunner()
+    source, runner = env.real_path(path_text(path)), runner or LocalRunner()
     report, files = ConvertReport(engine), find_tables(source, env)
     for file in files:
         require_no_misspelt(file.path, file.names(env), format_name, has_topic=file.topic is not None)

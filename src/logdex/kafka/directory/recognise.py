@@ -32,6 +32,7 @@ _CHECKPOINTS = {
     *(files.LEADER_EPOCH_CHECKPOINT, files.RECOVERY_POINT_CHECKPOINT, files.LOG_START_CHECKPOINT),
     *(files.HIGH_WATERMARK_CHECKPOINT, files.CLEANER_CHECKPOINT),
 }
+_OF_ROCKETMQ = frozenset(("commitlog", "consumequeue"))
 _HINT = "give a log directory (log.dirs), one topic-N directory or one of its files"
 
 
@@ -103,12 +104,22 @@ def require_kafka(path: StrPath | KafkaPath, *, env: Env = DEFAULT_ENV) -> Kafka
         return found
     if not look.exists():
         raise NotAStoreError("there is no such file or directory", path=look.path, hint="check the path")
+    if _is_of_rocketmq(look):
+        raise NotAStoreError(
+            "this is of a RocketMQ store, not of a Kafka log", path=look.path, hint="logdex.open_store reads a store"
+        )
     if not look.is_dir():
         raise why_not(look) or NotAStoreError(
             "this is not a file of a Kafka log that can be read alone", path=look.path, hint=_HINT
         )
     what = "the directory has no partitions and no segments" if look.names() else "the directory is empty"
     raise NotAStoreError(what, path=look.path, hint=_HINT)
+
+
+def _is_of_rocketmq(look: PathLook) -> bool:
+    """Whether this is a RocketMQ store, or its log or the directory of its queues, or a file in
+    them."""
+    return not _OF_ROCKETMQ.isdisjoint((*look.names(), *look.real_path.split("/")[-2:]))
 
 
 def why_not(look: PathLook) -> NotAStoreError | None:

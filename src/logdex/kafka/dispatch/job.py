@@ -8,7 +8,6 @@ segments. A key index is sorted, so that it is written anew whenever its segment
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +15,7 @@ from functools import partial
 from logdex.errors import NotAStoreError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.name_changes import FileStamp
-from logdex.io.path_look import StrPath
+from logdex.io.path_look import StrPath, path_text
 from logdex.jobs.dispatching import Ends, Stoppable, new_stage
 from logdex.jobs.look_again import LOOKS_MAX
 from logdex.jobs.reports import Progress
@@ -84,7 +83,7 @@ class LogDispatcher(Stoppable):
                 f"{found.path} is {found.description}: dispatch follows whole partitions",
                 hint="give the partition's directory; logdex rebuild derives the indexes of one segment",
             )
-        source, directory = find_source(found, env), env.real_path(os.fspath(output))
+        source, directory = find_source(found, env), env.real_path(path_text(output))
         check_output(source, directory, in_place=False, may_be_in_place=False, env=env)
         self._found = replace(found, path=source.root)
         self._is_log_dir = source.is_log_dir

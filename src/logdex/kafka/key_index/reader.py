@@ -9,7 +9,6 @@ verified before its first use, so damage never leads to a wrong answer. Source:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -22,7 +21,7 @@ from logdex.errors import CorruptError, CrcMismatchError, TruncatedError, Unsupp
 from logdex.frames.arrow import pa
 from logdex.io.env import DEFAULT_ENV, Env, MappedBytes
 from logdex.io.mapped.mapping import require_no_faults, require_readable
-from logdex.io.path_look import StrPath
+from logdex.io.path_look import StrPath, path_text
 from logdex.kafka.columns.encode_input import spans_of
 from logdex.kafka.key_index.build import FAN_OUT_BITS_MAX, filter_blocks
 from logdex.kafka.key_index.covered_log import CoveredLog, read_covered_log, tail_is_in
@@ -205,7 +204,7 @@ class KeyIndex:
     @classmethod
     def open(cls, path: StrPath, *, env: Env = DEFAULT_ENV) -> KeyIndex:
         """Opens the file at `path`. Raises `StorageError`, and as `decode_header` does."""
-        mapped = env.map_read(os.fspath(path))
+        mapped = env.map_read(path_text(path))
         try:
             return cls(mapped, env)
         except BaseException:
@@ -223,12 +222,12 @@ class KeyIndex:
 
         Compares the last batches only, which takes the same small time for every log.
         """
-        return self.header.log_size if tail_is_in(self.header.covered, os.fspath(log_path), self._env) else 0
+        return self.header.log_size if tail_is_in(self.header.covered, path_text(log_path), self._env) else 0
 
     def was_built_from(self, log_path: StrPath) -> bool:
         """Whether the .log begins with all batches that the index was built from. Reads the header
         of each."""
-        path = os.fspath(log_path)
+        path = path_text(log_path)
         return read_covered_log(path, self.header.log_size, self._env) == self.header.covered
 
     def may_contain(self, key: bytes) -> bool:

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from logdex.errors import MissingFileError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.path_look import path_text
 from logdex.kafka.batch.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Compression, Record
 from logdex.kafka.files.file_names import parse_partition_dir
 from logdex.kafka.log.append import AppendInfo, acknowledge, append_encoded, next_sequence, write_encoded
@@ -54,7 +55,12 @@ class Log(ReadableLog):
     open it again.
     """
 
-    def __init__(self, core: LogCore) -> None:
+    def __init__(self, core: LogCore, **_: object) -> None:
+        if not isinstance(core, LogCore):
+            raise UsageError(
+                "a Log is not made, but opened",
+                hint="Log.open(path) opens one to write it, logdex.open_partition(path) only to read it",
+            )
         super().__init__(core)
         self._quick = QuickAppends(core)
         self._readers: WeakSet[LogReader] = WeakSet()
@@ -78,7 +84,7 @@ class Log(ReadableLog):
         Raises `LogInUseError`, `UsageError` for a file, `CorruptError` for a log that a broker
         could not load either, and `StorageError`.
         """
-        config, path = make_config(config, settings), os.fspath(path)
+        config, path = make_config(config, settings), path_text(path)
         _refuse_file(path, env)
         if not create and not env.is_dir(path):
             raise MissingFileError("there is no such directory", path=path)

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 
 from logdex.errors import LogClosedError, OffsetOutOfRangeError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.path_look import path_text
 from logdex.kafka.batch.record import Record
 from logdex.kafka.directory.partition_files import require_partition
 from logdex.kafka.files.reader_positions import (
@@ -54,7 +55,7 @@ class LogReader:
         before_commit: Callable[[], None] | None = None,
         env: Env = DEFAULT_ENV,
     ) -> None:
-        self.path, self.name = os.fspath(path).rstrip("/"), checked_name(name)
+        self.path, self.name = path_text(path).rstrip("/"), checked_name(name)
         require_given(start=start)
         self._before_commit, self._env = before_commit, env
         self._guard = threading.RLock()

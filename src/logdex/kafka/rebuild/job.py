@@ -8,13 +8,12 @@ the files of each segment (`segment`), the second the files that depend on all e
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.io.path_look import StrPath
+from logdex.io.path_look import StrPath, path_text
 from logdex.jobs.look_again import LOOKS_MAX
 from logdex.jobs.reports import Progress
 from logdex.jobs.tasks import LocalRunner, Runner, group_parts
@@ -93,7 +92,7 @@ def rebuild_on(
     tasks; the output does not depend on it.
     """
     started = work_seconds()
-    found, output = require_kafka(path, env=env), os.fspath(output)
+    found, output = require_kafka(path, env=env), path_text(output)
     settled = settle_unfinished(found, output, in_place=in_place, sync=settings.sync, env=env)
     source, given = find_source(found, env), GivenNames(found, output, env)
     check_output(source, output, in_place=in_place, env=env)

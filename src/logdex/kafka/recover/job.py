@@ -8,7 +8,6 @@ decisions and their reasons see ``docs/design/0009-kafka-recover.md``.
 
 from __future__ import annotations
 
-import os
 import posixpath
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -17,7 +16,7 @@ from typing import Any
 from logdex.errors import UnreadableError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.output_files import OutputFiles
-from logdex.io.path_look import StrPath
+from logdex.io.path_look import StrPath, path_text
 from logdex.jobs.free_space import require_free_for
 from logdex.jobs.look_again import Looks, pause, removed_meanwhile
 from logdex.jobs.publication import Names
@@ -88,7 +87,7 @@ def recover(
     reported and never raised.
     """
     started = work_seconds()
-    found, output = require_kafka(path, env=env), os.fspath(output)
+    found, output = require_kafka(path, env=env), path_text(output)
     settled = settle_unfinished(found, output, in_place=in_place, sync=sync, env=env)
     source, given = find_source(found, env), GivenNames(found, output, env)
     check_output(source, output, in_place=in_place, env=env)

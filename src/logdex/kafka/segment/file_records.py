@@ -6,7 +6,6 @@ Source: Kafka's FileRecords (once called FileMessageSet), FileLogInputStream;
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,7 +15,7 @@ from logdex import limits
 from logdex.errors import CorruptError, StorageError, TruncatedError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env, MappedBytes, WriteFile
 from logdex.io.open_files import OpenFiles
-from logdex.io.path_look import StrPath
+from logdex.io.path_look import StrPath, path_text
 from logdex.kafka.batch.record import NO_LEADER_EPOCH, NO_TIMESTAMP
 from logdex.kafka.batch.record_batch import RecordBatch, decode_batch
 from logdex.layout.kafka import (
@@ -92,7 +91,7 @@ class FileRecords:
     def __init__(
         self, path: StrPath, *, writable: bool = False, env: Env = DEFAULT_ENV, open_files: OpenFiles | None = None
     ) -> None:
-        self.path = path = os.fspath(path)
+        self.path = path = path_text(path)
         self._writable = writable
         self._env = env
         self._files = open_files if open_files is not None else OpenFiles(env, open_max=1)
@@ -274,7 +273,7 @@ class FileRecords:
 
     def rename(self, path: StrPath) -> None:
         """Renames the file. Concurrent readers of this object continue with the new name."""
-        name = os.fspath(path)
+        name = path_text(path)
         with self._renaming:
             self.release()
             before = self.path

@@ -5,7 +5,6 @@ Source: Kafka's LogSegment, LazyIndex. `LogSegment` implements the operations on
 
 from __future__ import annotations
 
-import os
 import posixpath
 import time
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from typing import Self, TypeVar
 from logdex.errors import UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
-from logdex.io.path_look import StrPath
+from logdex.io.path_look import StrPath, path_text
 from logdex.kafka.files import file_names as names
 from logdex.kafka.segment.file_records import FileRecords
 from logdex.kafka.segment.offset_index import OffsetIndex
@@ -62,7 +61,7 @@ class SegmentFiles:
         count_zero_slots: bool = False,
         clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
-        self.directory = os.fspath(directory)
+        self.directory = path_text(directory)
         self.base_offset = base_offset
         self.config = config or LogConfig()
         self._writable = writable

@@ -14,7 +14,6 @@ complete.
 
 from __future__ import annotations
 
-import os
 import struct
 import threading
 from abc import ABC, abstractmethod
@@ -28,7 +27,7 @@ from logdex.io.env import DEFAULT_ENV, Env, ReadFile, WriteFile
 from logdex.io.mapped.byte_array import ByteArray
 from logdex.io.mapped.kept_mappings import KEPT_MAPPINGS
 from logdex.io.mapped.mapping import any_faults, is_mapped, require_no_faults
-from logdex.io.path_look import StrPath
+from logdex.io.path_look import StrPath, path_text
 from logdex.layout.base import Layout
 from logdex.primitives.shown import counted, repr_of
 
@@ -57,7 +56,7 @@ class IndexFile(ABC):
         count_zero_slots: bool = False,
         env: Env = DEFAULT_ENV,
     ) -> None:
-        self.path = path = os.fspath(path)
+        self.path = path = path_text(path)
         self.base_offset = base_offset
         self.max_size_bytes = max_size_bytes
         self._env = env
@@ -360,7 +359,7 @@ class IndexFile(ABC):
 
     def rename(self, path: StrPath) -> None:
         """Renames the file; this object continues with the new name."""
-        name = os.fspath(path)
+        name = path_text(path)
         self.release()
         with self._mapping:
             self._env.rename(self.path, name)

@@ -6,7 +6,6 @@ without aborted transactions has no such file.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ import numpy.typing as npt
 from logdex import limits
 from logdex.errors import CorruptError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env, WriteFile
-from logdex.io.path_look import StrPath
+from logdex.io.path_look import StrPath, path_text
 from logdex.layout.kafka import TRANSACTION_INDEX_ENTRY
 from logdex.primitives.shown import counted, repr_of
 
@@ -66,7 +65,7 @@ class TransactionIndex:
     """
 
     def __init__(self, path: StrPath, start_offset: int, *, writable: bool = False, env: Env = DEFAULT_ENV) -> None:
-        self.path = os.fspath(path)
+        self.path = path_text(path)
         self.start_offset = start_offset
         self._env = env
         self._writable = writable

@@ -6,7 +6,6 @@ Source: ``docs/formats/commit-log.md``; MappedFileQueue, CommitLog.
 
 from __future__ import annotations
 
-import os
 import posixpath
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from itertools import pairwise
 from logdex.errors import CorruptError, MissingFileError, NotAStoreError, StorageError, UnusableFileError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
-from logdex.io.path_look import StrPath
+from logdex.io.path_look import StrPath, path_text
 from logdex.layout.rocketmq import BLANK, HOST_V4_SIZE_BYTES, MESSAGE_HEAD, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
 from logdex.primitives.shown import counted, repr_of
 from logdex.rocketmq.commit_log.in_file import StatedPlace, message_in, read_in, stated_place
@@ -134,8 +133,8 @@ class CommitLog:
         file_size_bytes: int | None = None,
         env: Env = DEFAULT_ENV,
     ) -> None:
-        self.directory = os.fspath(directory).rstrip("/") or "/"
-        self._more = tuple(os.fspath(each).rstrip("/") or "/" for each in more_directories)
+        self.directory = path_text(directory).rstrip("/") or "/"
+        self._more = tuple(path_text(each).rstrip("/") or "/" for each in more_directories)
         self._env = env
         self._given_file_size = file_size_bytes
         self._open = OpenFiles(env)
@@ -159,8 +158,8 @@ class CommitLog:
     ) -> CommitLog:
         """Returns the log of the store at `root`, which may also be one CommitLog file.
         `directories` hold the log if it is not in ``commitlog/``."""
-        root = os.fspath(root)
-        given = [os.fspath(each) for each in directories] or [StorePaths(root).commit_log]
+        root = path_text(root)
+        given = [path_text(each) for each in directories] or [StorePaths(root).commit_log]
         first, *more = [root] if env.is_file(root) else given
         if first != root and env.is_file(first):
             hint = "look at what it is, and move it away: a store has the files of its log in this directory"

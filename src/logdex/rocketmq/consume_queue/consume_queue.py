@@ -19,7 +19,7 @@ import numpy.typing as npt
 from logdex.errors import MissingFileError, TruncatedError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
-from logdex.io.path_look import StrPath
+from logdex.io.path_look import StrPath, path_text
 from logdex.layout.rocketmq import CONSUME_QUEUE_ENTRY, PRE_BLANK_SIZE
 from logdex.primitives.shown import counted, repr_of
 from logdex.rocketmq.files.offset_files import OffsetFile, infer_file_size, list_offset_files, offset_in_name
@@ -92,7 +92,7 @@ class ConsumeQueue:
         env: Env = DEFAULT_ENV,
         open_files: OpenFiles | None = None,
     ) -> None:
-        self.directory = os.fspath(directory)
+        self.directory = path_text(directory)
         self.topic = topic
         self.queue_id = queue_id
         self.foreign: tuple[str, ...] = ()

@@ -14,6 +14,7 @@ from typing import Any
 from logdex.errors import LogInUseError, UsageError
 from logdex.io.atomic_file import write_atomically
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.path_look import path_text
 from logdex.jobs import look_again
 from logdex.primitives.text import to_bytes
 from logdex.rocketmq.consuming.home import checked_group, consuming_lock
@@ -53,7 +54,7 @@ class ConsumerOffsetManager:
         clock_ms: Callable[[], int] = wall_clock_ms,
         env: Env = DEFAULT_ENV,
     ) -> None:
-        self.root = os.fspath(root).rstrip("/") or "/"
+        self.root = path_text(root).rstrip("/") or "/"
         self._directory = StorePaths(self.root).config
         self._dialect = Dialect.of(DEFAULT_VERSION) if dialect is None else dialect
         self._clock_ms, self._env = clock_ms, env

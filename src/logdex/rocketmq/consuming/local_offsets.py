@@ -15,6 +15,7 @@ from typing import Any
 from logdex.errors import CorruptError, UsageError
 from logdex.io.atomic_file import write_atomically
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.path_look import path_text
 from logdex.primitives.text import to_bytes
 from logdex.rocketmq.files.config_files import INT_BITS, LONG_BITS, ConfigFile, number_of, read_config
 from logdex.rocketmq.files.config_json import format_config_json
@@ -33,7 +34,7 @@ class LocalFileOffsetStore:
     def __init__(
         self, path: str | os.PathLike[str], *, broker_name: str = DEFAULT_BROKER_NAME, env: Env = DEFAULT_ENV
     ) -> None:
-        self.path = os.fspath(path)
+        self.path = path_text(path)
         self.broker_name = broker_name
         self._env = env
         self._lock = threading.Lock()

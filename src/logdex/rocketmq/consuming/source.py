@@ -141,7 +141,7 @@ def source_of(store: MessageStore | StoreSnapshot | str | os.PathLike[str], env:
     if isinstance(store, StoreSnapshot):
         snapshot = StoreSnapshot(store.root, config=store.config, env=env)
     else:
-        snapshot = StoreSnapshot(os.fspath(store), env=env)
+        snapshot = StoreSnapshot(store, env=env)
     if snapshot.commit_log.is_one_file:
         snapshot.close()
         raise UsageError(f"{snapshot.root}: one file has no consumers", hint="give the directory of a store")

@@ -9,7 +9,6 @@ process.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import partial
@@ -17,7 +16,7 @@ from itertools import pairwise
 
 from logdex.errors import LogInUseError
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.io.path_look import StrPath
+from logdex.io.path_look import StrPath, path_text
 from logdex.jobs.dispatching import Ends, Stoppable, new_stage
 from logdex.jobs.look_again import LOOKS_MAX
 from logdex.jobs.reports import Progress
@@ -62,7 +61,7 @@ class Dispatcher(Stoppable):
         env: Env = DEFAULT_ENV,
     ) -> None:
         super().__init__()
-        root, output = env.real_path(os.fspath(root)), env.real_path(os.fspath(output))
+        root, output = env.real_path(path_text(root)), env.real_path(path_text(output))
         check_output(root, output, in_place=False, may_be_in_place=False, env=env)
         self._root, self._config, self._env = root, config, env
         self._log = CommitLog.of_config(root, config, env=env)

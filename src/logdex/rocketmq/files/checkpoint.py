@@ -6,13 +6,12 @@ Fields that a version does not know are zero.
 
 from __future__ import annotations
 
-import os
 from typing import NamedTuple
 
 from logdex import limits
 from logdex.errors import TruncatedError
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.io.path_look import StrPath
+from logdex.io.path_look import StrPath, path_text
 from logdex.layout.rocketmq import CHECKPOINT, CHECKPOINT_FILE_SIZE_BYTES
 
 _SKEW_MS = 3_000
@@ -31,7 +30,7 @@ class StoreCheckpoint(NamedTuple):
     @staticmethod
     def read(path: StrPath, *, env: Env = DEFAULT_ENV) -> StoreCheckpoint:
         """Reads the checkpoint at `path`. Raises `TruncatedError` for a file without all fields."""
-        path = os.fspath(path)
+        path = path_text(path)
         return StoreCheckpoint.unpack(env.read_file(path, limits.CHECKPOINT_SIZE_BYTES_MAX), path=path)
 
     @staticmethod

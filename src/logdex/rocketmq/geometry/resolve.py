@@ -6,7 +6,6 @@ Source: ``docs/formats/store-directory.md``; MessageStoreConfig.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from logdex.errors import (
     UsageError,
 )
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.path_look import path_text
 from logdex.jobs.settings import require_known
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import ENTRY_SIZE_BYTES, discover_queues
@@ -75,7 +75,7 @@ def resolve_config(
     """
     require_known(given, StoreSettings)
     conf_path, rocketmq_version = given.get("broker_conf"), given.get("rocketmq_version")
-    conf = BrokerConf(path="") if conf_path is None else BrokerConf.read(os.fspath(conf_path), env=env)
+    conf = BrokerConf(path="") if conf_path is None else BrokerConf.read(path_text(conf_path), env=env)
     require_supported_conf(conf, root)
     said = _Said(conf)
     log_size = said.given("mappedFileSizeCommitLog", given.get("mapped_file_size_commit_log"))

@@ -6,7 +6,6 @@ Source: ``docs/formats/index-file.md``; IndexFile, IndexHeader.
 
 from __future__ import annotations
 
-import os
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import NamedTuple
@@ -18,7 +17,7 @@ from logdex.errors import GeometryError, TruncatedError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env, MappedBytes, ReadFile
 from logdex.io.mapped.mapping import require_readable
 from logdex.io.open_files import OpenFiles
-from logdex.io.path_look import StrPath
+from logdex.io.path_look import StrPath, path_text
 from logdex.layout.rocketmq import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from logdex.primitives.java_hash import index_key_hash
 from logdex.primitives.shown import counted, repr_of
@@ -96,7 +95,7 @@ class IndexFile:
         previous: tuple[int, int] = (0, 0),
         open_files: OpenFiles | None = None,
     ) -> None:
-        self.path = path = os.fspath(path)
+        self.path = path = path_text(path)
         self.config = config
         self.max_hash_slot_num = config.max_hash_slot_num
         self.max_index_num = config.max_index_num

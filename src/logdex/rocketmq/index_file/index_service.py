@@ -7,7 +7,6 @@ DefaultMessageStore.queryMessage.
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -18,7 +17,7 @@ from logdex import limits
 from logdex.errors import GeometryError, StoreError, UsageError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
-from logdex.io.path_look import StrPath
+from logdex.io.path_look import StrPath, path_text
 from logdex.primitives.shown import counted, repr_of
 from logdex.rocketmq.index_file.derive import index_file_name
 from logdex.rocketmq.index_file.index_file import OWN_DESCRIPTORS_MAX, IndexFile
@@ -74,7 +73,7 @@ class IndexService:
         own_descriptors_max: int = OWN_DESCRIPTORS_MAX,
     ) -> None:
         """`own_descriptors_max` files keep a descriptor each, the others share some."""
-        self.directory = directory = os.fspath(directory)
+        self.directory = directory = path_text(directory)
         self.config = config
         self.files: list[IndexFile] = []
         self._env = env

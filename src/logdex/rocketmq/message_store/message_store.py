@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from logdex.errors import StoreError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
+from logdex.io.path_look import path_text
 from logdex.jobs.settings import require_known
 from logdex.primitives.host import Host
 from logdex.primitives.shown import repr_of
@@ -65,7 +66,12 @@ class MessageStore(ReadableStore):
     until the store is closed and opened again.
     """
 
-    def __init__(self, opened: OpenedStore) -> None:
+    def __init__(self, opened: OpenedStore, **_: object) -> None:
+        if not isinstance(opened, OpenedStore):
+            raise UsageError(
+                "a MessageStore is not made, but opened",
+                hint="MessageStore.open(path) opens one to write it, logdex.open_store(path) only to read it",
+            )
         super().__init__(opened)
         core = opened.core
         self._encoder, self._schedule = opened.encoder, opened.schedule
@@ -106,9 +112,7 @@ class MessageStore(ReadableStore):
             name: value for name, value in settings.items() if name not in own and value is not None
         }  # type: ignore[assignment]
         require_log_file_size(given.get("mapped_file_size_commit_log"))
-        if not os.fspath(path):
-            raise UsageError("the path is empty", hint="give the directory of a store")
-        path = env.real_path(os.fspath(path))  # the program may change its working directory
+        path = env.real_path(path_text(path))  # the program may change its working directory
         opened = open_store(path, StoreOptions(**options), given, create=create, clock_ms=clock_ms, env=env)
         return cls(opened)
 

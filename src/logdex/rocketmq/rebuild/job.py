@@ -10,12 +10,11 @@ Docs: ``docs/design``.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import partial
 
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.io.path_look import StrPath
+from logdex.io.path_look import StrPath, path_text
 from logdex.jobs.output import command_line, staged_output
 from logdex.jobs.staging import remove_tree_in_use
 from logdex.jobs.tasks import Count, Runner
@@ -72,8 +71,8 @@ def rebuild_on(
     change what is written."""
     started = work_seconds()
     root, output = (
-        env.real_path(os.fspath(root)),
-        env.real_path(os.fspath(output)),
+        env.real_path(path_text(root)),
+        env.real_path(path_text(output)),
     )  # workers have working directories of their own
     check_output(root, output, in_place=in_place, env=env)
     notes = settle_unfinished(root, output, in_place=in_place, sync=sync, env=env)

@@ -7,10 +7,8 @@ the same report.
 
 from __future__ import annotations
 
-import os
-
 from logdex.io.env import DEFAULT_ENV, Env
-from logdex.io.path_look import StrPath
+from logdex.io.path_look import StrPath, path_text
 from logdex.jobs.output import command_line, staged_output
 from logdex.jobs.reports import Progress
 from logdex.jobs.work_time import work_seconds
@@ -55,7 +53,7 @@ def rebuild(
     it again.
     """
     started = work_seconds()
-    root, output = os.fspath(root), os.fspath(output)
+    root, output = path_text(root), path_text(output)
     check_output(root, output, in_place=in_place, env=env)
     notes = settle_unfinished(root, output, in_place=in_place, sync=sync, env=env)
     uncut = UncutLog(root, config, env)

@@ -22,7 +22,7 @@ from logdex.rocketmq.recognise.store_path import KAFKA_FILE, StorePath, recognis
 _KAFKA_PARTITION = re.compile(r".+-\d+")
 _KAFKA_FILES = {"meta.properties", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint"}
 _PARTS_OF_A_STORE = {COMMIT_LOG_DIR, CONSUME_QUEUE_DIR, INDEX_DIR, "config"}
-_KAFKA_HINT = "logdex.open reads it, and so does every command but `message` and `follow`"
+_KAFKA_HINT = "logdex.open_kafka reads it, and so does every command but `message` and `follow`"
 _HINT = "give the store's root, the folder that holds commitlog/, or a CommitLog file, named by its offset in 20 digits"
 
 

@@ -10,13 +10,12 @@ IndexFiles are derived from the new log. For the decisions and their reasons see
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 
 from logdex.errors import StoreError, UnreadableError, VanishedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.output_files import OutputFiles
-from logdex.io.path_look import StrPath
+from logdex.io.path_look import StrPath, path_text
 from logdex.io.process_lock import lock_is_held
 from logdex.jobs.free_space import require_free_for, used_bytes
 from logdex.jobs.look_again import Looks, pause, removed_meanwhile
@@ -79,7 +78,7 @@ def recover(
     read or written. Damage, bytes that the disk cannot read included, is reported and never raised.
     """
     started = work_seconds()
-    root, output = os.fspath(root), os.fspath(output)
+    root, output = path_text(root), path_text(output)
     notes = settle_unfinished(root, output, in_place=in_place, sync=sync, env=env)
     check_output(root, output, config, in_place=in_place, env=env)
     command = command_line("recover", env.real_path(root), env.real_path(output), in_place=in_place, flags=flags)

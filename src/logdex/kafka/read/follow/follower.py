@@ -7,7 +7,6 @@ The follower handles rolls, compaction, segments that retention removes, and tru
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from collections.abc import Iterator
 from logdex.errors import CorruptError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
-from logdex.io.path_look import StrPath
+from logdex.io.path_look import StrPath, path_text
 from logdex.kafka.batch.record import Record
 from logdex.kafka.batch.record_batch import RecordBatch
 from logdex.kafka.directory.partition_files import open_segments, require_partition
@@ -61,7 +60,7 @@ class LogFollower:
         check_isolation(isolation)
         if offset < 0:
             raise UsageError(f"offset is {offset}", hint="use 0 or more")
-        self.path = path = os.fspath(path)
+        self.path = path = path_text(path)
         require_partition(path, env)
         warn_of_partition(path, env)
         self.offset = offset
