@@ -220,7 +220,7 @@ class MessageStore(ReadableStore):
 
     def create_topic(self, topic: Text, queue_nums: int | None = None) -> None:
         """Creates a topic, or sets the number of its queues. A message to an unknown topic creates
-        it with `default_topic_queue_nums`.
+        it with `default_topic_queue_nums`. `topics` lists it once it has a message.
 
         With fewer queues than before, messages are put to those alone. Consumers go on with all
         that have had messages, so that none is left unread: `readQueueNums` in topics.json stays as

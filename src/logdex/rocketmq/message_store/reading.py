@@ -91,6 +91,9 @@ class ReadableStore(QueueReads):
         that was put can be read and found by its keys."""
         return self._dispatch.behind_bytes
 
+    def _behind_bytes(self) -> int:
+        return self._dispatch.behind_bytes
+
     def wait_dispatched(self, timeout: float | None = None) -> bool:
         """Waits until all messages put so far are dispatched, at most `timeout` seconds. Returns
         whether they are. Without background threads it dispatches them.
@@ -114,7 +117,8 @@ class ReadableStore(QueueReads):
             return found
 
     def topics(self) -> dict[str, list[int]]:
-        """Queue ids by topic, of the queues that have messages."""
+        """Queue ids by topic, of the queues that have messages: a topic is listed once its first
+        message is dispatched."""
         self._core.require_open()
         found: dict[str, list[int]] = {}
         for topic, queue_id in sorted(self._queues.names.values()):

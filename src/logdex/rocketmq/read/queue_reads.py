@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from logdex.errors import CorruptError, VanishedError
@@ -40,6 +41,10 @@ class QueueReads(OpenedLog[StoredMessage]):
     def _how(self) -> tuple[StoreConfig, Env]:
         """Returns the settings by which messages are read."""
         raise NotImplementedError
+
+    def _behind_bytes(self) -> int:
+        """Returns how much of the log no queue has yet, as far as this is known."""
+        return 0
 
     def _look_again(self, view: QueueView) -> bool:
         """Opens the queue of `view` anew, and the log if it was cut. Returns False if no other
@@ -97,7 +102,8 @@ class QueueReads(OpenedLog[StoredMessage]):
                 lambda found: found.problem,
             )
             results.append(found)
-        return found
+        behind = self._behind_bytes() if found.message_count < max_count else 0
+        return replace(found, dispatch_behind_bytes=behind) if behind else found
 
     def get_tail(
         self,
@@ -148,4 +154,5 @@ class QueueReads(OpenedLog[StoredMessage]):
                 topic, queue_id, lambda view, log: reader.get_columns(view, log, offset, max_count, columns, wanted)
             )
             results.append(found)
-        return found
+        behind = self._behind_bytes() if found.message_count < max_count else 0
+        return replace(found, dispatch_behind_bytes=behind) if behind else found

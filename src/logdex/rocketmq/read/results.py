@@ -5,7 +5,7 @@ Source: GetMessageResult, GetMessageStatus, QueryMessageResult.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -40,7 +40,9 @@ class GetMessageResult:
     except `phy_offsets` are queue offsets.
 
     `problem` is the error for the message at `next_begin_offset` if it could not be read and ended
-    the read early; else None.
+    the read early; else None. `dispatch_behind_bytes` says of a `MessageStore` how much of its log
+    no queue has yet, if fewer messages were found than wanted: `MessageStore.wait_dispatched` waits
+    for it.
     """
 
     status: GetMessageStatus
@@ -50,6 +52,7 @@ class GetMessageResult:
     messages: tuple[StoredMessage, ...] = ()
     phy_offsets: tuple[int, ...] = ()
     problem: CorruptError | None = None
+    dispatch_behind_bytes: int = field(default=0, compare=False)
 
     @property
     def message_count(self) -> int:
@@ -60,13 +63,14 @@ class GetMessageResult:
 @dataclass(frozen=True, slots=True)
 class GetColumnsResult:
     """Messages of one queue as a table, and the offset to continue at. All offsets are queue
-    offsets."""
+    offsets. `dispatch_behind_bytes` is that of `GetMessageResult`."""
 
     status: GetMessageStatus
     next_begin_offset: int
     table: pa.Table
     min_offset: int = 0
     max_offset: int = 0
+    dispatch_behind_bytes: int = field(default=0, compare=False)
 
     @property
     def message_count(self) -> int:

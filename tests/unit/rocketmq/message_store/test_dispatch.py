@@ -47,6 +47,22 @@ def test_a_wrong_size_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFi
     crash(store)
 
 
+def test_a_read_tells_how_far_the_dispatch_is_behind(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        put(store, 1)
+        early = store.get_message("orders", 0, 0), store.get_columns("orders", 0, 0)
+        assert {each.status.name for each in early} == {"NO_MATCHED_LOGIC_QUEUE"}
+        assert {each.dispatch_behind_bytes for each in early} == {store.dispatch_behind_bytes} != {0}
+        assert f"dispatch_behind_bytes={store.dispatch_behind_bytes}" in repr(early[0])
+        assert (store.topics(), store.wait_dispatched(), store.topics()) == ({}, True, {"orders": [0]})
+        put(store, 2)
+        for count, behind in ((1, 0), (2, store.dispatch_behind_bytes)):
+            found = store.get_message("orders", 0, 0, count), store.get_columns("orders", 0, 0, count)
+            assert [(each.message_count, each.dispatch_behind_bytes) for each in found] == [(1, behind)] * 2
+        store.dispatch()
+        assert store.get_message("orders", 0, 0).dispatch_behind_bytes == 0
+
+
 @pytest.mark.parametrize("harm", ["magic", "size"])
 def test_without_a_message_the_dispatch_stops(harm: str, tmp_path: Path) -> None:
     root = tmp_path / "store"
