@@ -100,4 +100,4 @@ def test_writers_are_opened_not_made(tmp_path: Path) -> None:
     for made in (rocketmq.MessageStore, kafka.Log):
         for path in (str(tmp_path / "events-0"), tmp_path):
             with pytest.raises(UsageError, match=rf"{made.__name__}.open\(path\) opens one to write it"):
-                made(path, flush="sync")  # type: ignore[arg-type]
+                made(path)  # type: ignore[arg-type]

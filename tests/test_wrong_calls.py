@@ -4,6 +4,7 @@ another type, numbers out of range, and questions to what was closed."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,15 @@ ON_A_STORE: dict[str, tuple[Callable[[Any], object], str]] = {
     "a commit that is no bool": (lambda s: s.end_transaction(s.put_half(Message("t", b"")), commit="no"), "commit"),
     "a cut of bytes": (lambda s: s.get_message("orders", 0, 0, 1, max_bytes=-3), "max_bytes is -3"),
     "no offset": (lambda s: s.get_message("orders", 0, None, 1), "offset is None"),
+    "no queue": (lambda s: s.get_message("orders", None, 0), "queue_id is None"),
+    "no queue of columns": (lambda s: s.get_columns("orders", None, 0), "queue_id is None"),
+    "a queue offset from the end": (lambda s: s.scan(queue_offset=-3), "queue_offset is -3"),
+    "a physical offset from the end": (lambda s: s.scan(start_offset=-3), "start_offset is -3"),
+    "a datetime": (lambda s: s.scan(begin_ms=datetime.now(UTC)), r"give milliseconds: int\(when.timestamp"),
+    "a born datetime": (
+        lambda s: s.put_message(Message("orders", b"", born_timestamp_ms=datetime.now(UTC))),  # type: ignore[arg-type]
+        r"give milliseconds: int\(when.timestamp",
+    ),
     "no offset of columns": (lambda s: s.get_columns("orders", 0, None, 1), "offset is None"),
     "an unknown kind of key": (lambda s: s.query_message("orders", "k", index_type="Q"), "index_type is 'Q'"),
     "a column as a text": (lambda s: s.get_columns("orders", 0, 0, 1, columns="body"), r"\['body'\]"),
@@ -72,6 +82,17 @@ ON_A_LOG: dict[str, tuple[Callable[[Any], object], str]] = {
     "an end as a text": (lambda g: g.truncate_to("3"), "offset is '3'"),
     "a producer as a text": (lambda g: g.transaction("a"), "producer_id is 'a'"),
     "an epoch as a text": (lambda g: g.transaction(9, "0"), "producer_epoch is '0'"),
+    "an offset from the end": (lambda g: g.scan(offset=-3), "offset is -3"),
+    "an end from the end": (lambda g: g.scan(end_offset=-3), "end_offset is -3"),
+    "a key that is no text": (lambda g: g.scan(key=3), "3 is neither text nor bytes"),
+    "a topic before the key": (lambda g: g.query("orders", "k"), r"one partition is asked by the key alone: query"),
+    "a datetime as a timestamp": (
+        lambda g: g.append(Record(value=b"", timestamp_ms=datetime.now(UTC))),  # type: ignore[arg-type]
+        r"give milliseconds: int\(when.timestamp",
+    ),
+    "a datetime as now": (lambda g: g.apply_retention(datetime.now(UTC)), "now_ms is datetime"),
+    "a text as now": (lambda g: g.compact("now"), "now_ms is 'now'"),
+    "an aborted offset as a text": (lambda g: g.aborted_transactions("a", 3), "offset is 'a'"),
     "a negative place of a reader": (lambda g: g.reader("billing").seek(-1), "offset is -1"),
 }
 
@@ -82,6 +103,13 @@ def test_a_log_refuses(what: str, log: Any) -> None:
     with pytest.raises(UsageError, match=told):
         call(log)
     assert [record.offset for record in log.read(0)] == [0, 1, 2, 3, 4]
+    assert log.append([Record(value=b"")]).first_offset == 5
+
+
+def test_a_scan_takes_a_key_as_text_or_bytes(log: Any) -> None:
+    with logdex.open_partition(log.path) as snapshot:
+        for source in (log, snapshot):
+            assert [len(list(source.scan(key=key))) for key in ("k", b"k", "other", None)] == [5, 5, 0, 5]
 
 
 def test_what_was_closed_answers_nothing(store: Any, log: Any, tmp_path: Path) -> None:

@@ -61,6 +61,22 @@ def require_times(begin_ms: int | None, end_ms: int | None) -> None:
         )
 
 
+def give_whole_number(given: object) -> str:
+    """Returns the hint for what is no whole number, such as a datetime in place of a time."""
+    is_datetime = hasattr(given, "timestamp")
+    return "give milliseconds: int(when.timestamp() * 1000)" if is_datetime else "give a whole number"
+
+
+def require_times_of_key(begin_ms: int | None, end_ms: int | None) -> None:
+    """Raises `UsageError` as `require_times`, and if there is a key in place of the first time, as
+    if a topic were before it."""
+    if isinstance(begin_ms, str | bytes):
+        raise UsageError(
+            f"begin_ms is {begin_ms!r}", hint="give milliseconds; one partition is asked by the key alone: query(key)"
+        )
+    require_times(begin_ms, end_ms)
+
+
 def require_longs(**numbers: int | None) -> None:
     """Raises `UsageError` for a number that no offset and no time can have, and for what is no
     whole number."""
@@ -70,7 +86,7 @@ def require_longs(**numbers: int | None) -> None:
         try:
             index(number)
         except TypeError:
-            raise UsageError(f"{name} is {number!r}", hint="give a whole number") from None
+            raise UsageError(f"{name} is {number!r}", hint=give_whole_number(number)) from None
         if not -LONG_MAX - 1 <= number <= LONG_MAX:
             raise UsageError(f"{name} is {number}", hint=f"the largest number is {LONG_MAX}")
 

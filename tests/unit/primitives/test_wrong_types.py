@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,13 @@ def test_what_is_no_whole_number(number: Any) -> None:
     for require in (require_longs, require_counts):
         with pytest.raises(UsageError, match=r"^offset is "):
             require(offset=number)
+
+
+def test_a_datetime_in_place_of_a_time() -> None:
+    when: Any = datetime(2026, 1, 1, tzinfo=UTC)
+    with pytest.raises(UsageError, match=r"begin_ms is datetime.* .give milliseconds: int.when.timestamp.. . 1000"):
+        require_longs(begin_ms=when)
+    assert require_longs(begin_ms=int(when.timestamp() * 1000)) is None  # type: ignore[func-returns-value]
 
 
 def test_whole_numbers() -> None:

@@ -22,6 +22,7 @@ from logdex.kafka.scan.scanner import BatchScanner, EndKind
 from logdex.kernels.kafka.batch_columns import BatchColumns, join_columns, pick_columns
 from logdex.layout.kafka import BATCH_LOG_APPEND_TIME, LOG_OVERHEAD_SIZE_BYTES, RECORD_BATCH
 from logdex.primitives.crc32c import crc32c
+from logdex.primitives.wrong_questions import give_whole_number
 
 _BYTES = (bytes, bytearray, memoryview)
 _ONE_VALUE = (str, *_BYTES, Mapping)
@@ -141,7 +142,9 @@ def _require_record(record: object) -> None:
             hint = f"encode text: {name}={value[:20]!r}.encode()" if isinstance(value, str) else None
             raise UsageError(f"a record's {name} must be bytes or None, not {type(value).__name__}", hint=hint)
     if not isinstance(record.timestamp_ms, int):
-        raise UsageError(f"a record's timestamp_ms is {record.timestamp_ms!r}", hint="give whole milliseconds")
+        raise UsageError(
+            f"a record's timestamp_ms is {record.timestamp_ms!r}", hint=give_whole_number(record.timestamp_ms)
+        )
     if record.headers:
         _require_headers(record.headers)
 

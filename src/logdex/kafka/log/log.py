@@ -39,6 +39,7 @@ from logdex.kafka.readers.log_reader import LogReader
 from logdex.kafka.segment.log_segment import LogSegment
 from logdex.kafka.segment.segment_base import wall_clock_ms
 from logdex.kafka.settings.log_config import LogConfig, LogSettings, make_config
+from logdex.primitives.wrong_questions import require_given, require_longs
 
 
 class Log(ReadableLog):
@@ -55,7 +56,7 @@ class Log(ReadableLog):
     open it again.
     """
 
-    def __init__(self, core: LogCore, **_: object) -> None:
+    def __init__(self, core: LogCore) -> None:
         if not isinstance(core, LogCore):
             raise UsageError(
                 "a Log is not made, but opened",
@@ -219,6 +220,7 @@ class Log(ReadableLog):
     def apply_retention(self, now_ms: int | None = None) -> list[int]:
         """Removes the segments beyond retention_bytes or retention_ms; returns their base
         offsets."""
+        require_longs(now_ms=now_ms)
         return apply_retention(self._core, self._core.now_ms() if now_ms is None else now_ms)
 
     def truncate_to(self, offset: int) -> bool:
@@ -269,6 +271,8 @@ class Log(ReadableLog):
         `CorruptError` for a batch that cannot be read, and `StorageError`; later segments then stay
         as they were.
         """
+        require_longs(now_ms=now_ms)
+        require_given(dedupe_buffer_bytes=dedupe_buffer_bytes)
         return compact(self._core, self.replace_segments, now_ms, dedupe_buffer_bytes=dedupe_buffer_bytes)
 
     def open_cleaned_segment(self, base_offset: int) -> LogSegment:

@@ -27,7 +27,7 @@ from logdex.kafka.snapshot.partition_snapshot import Key, PartitionSnapshot
 from logdex.kafka.state.leader_epochs import EpochEntry
 from logdex.kafka.state.producer_state import ProducerState
 from logdex.primitives.shown import counted, repr_of
-from logdex.primitives.wrong_questions import require_most, require_times
+from logdex.primitives.wrong_questions import require_given, require_most, require_times_of_key
 
 
 class LivePartitionSnapshot(PartitionSnapshot):
@@ -169,6 +169,7 @@ class ReadableLog(OpenedLog[Record]):
 
     def aborted_transactions(self, offset: int, upper_offset: int) -> list[AbortedTxn]:
         """The aborted transactions with records in [`offset`, `upper_offset`)."""
+        require_given(offset=offset, upper_offset=upper_offset)
         with self._view(READ_UNCOMMITTED) as view:
             return log_read.collect_aborted(view, offset, upper_offset)
 
@@ -212,7 +213,7 @@ class ReadableLog(OpenedLog[Record]):
         those that `records` yields. Both times are inclusive, in milliseconds. A key index beside
         the segments is used, see `PartitionSnapshot.query`; otherwise the log is read. Raises
         `CorruptError` for a bad batch that may hold the key."""
-        require_times(begin_ms, end_ms)
+        require_times_of_key(begin_ms, end_ms)
         require_most(max=max)
         snapshot, start, end = self._own_snapshot()
         found = snapshot.iter_query(key, begin_ms, end_ms)

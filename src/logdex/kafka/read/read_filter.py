@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from logdex.kafka.read.log_read import check_isolation
-from logdex.primitives.wrong_questions import require_names, require_order, require_times
+from logdex.primitives.text import to_bytes
+from logdex.primitives.wrong_questions import require_counts, require_names, require_order, require_times
 
 OFFSET_MAX = (1 << 63) - 1
 
@@ -18,7 +19,7 @@ class FilterOptions(TypedDict, total=False):
     end_ms: int | None
     offset: int | None
     end_offset: int | None
-    key: bytes | None
+    key: str | bytes | None
     control: bool
     isolation: str | None
 
@@ -52,10 +53,13 @@ class ReadFilter:
 
 def filter_of(options: FilterOptions, *others: str) -> ReadFilter:
     """Returns the filter that a caller asks for. `others` are the names of further arguments that
-    it may have meant. Raises `UsageError` for times in the wrong order
-    for numbers that no record has, and for unknown names."""
+    it may have meant. Raises `UsageError` for times in the wrong order, for numbers that no record
+    has, and for unknown names."""
     require_names("option of scan", options, (*others, *FilterOptions.__annotations__))
-    wanted = ReadFilter(**options)
+    key = options.get("key")
+    given: dict[str, Any] = {**options, "key": None if key is None else to_bytes(key)}
+    wanted = ReadFilter(**given)
     require_times(wanted.begin_ms, wanted.end_ms)
+    require_counts(offset=wanted.offset, end_offset=wanted.end_offset)
     require_order(offset=wanted.offset, end_offset=wanted.end_offset)
     return wanted

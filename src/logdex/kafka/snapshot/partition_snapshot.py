@@ -47,7 +47,7 @@ from logdex.kafka.state.leader_epochs import EpochEntry, LeaderEpochs
 from logdex.kafka.state.producer_state import ProducerStates
 from logdex.primitives.shown import counted, repr_of
 from logdex.primitives.text import to_bytes
-from logdex.primitives.wrong_questions import require_most, require_open, require_times
+from logdex.primitives.wrong_questions import require_most, require_open, require_times_of_key
 
 Key = str | bytes
 
@@ -318,7 +318,7 @@ class PartitionSnapshot(OpenedLog[Record]):
         key. With `problems`, such errors are added to it instead, and so are those of key indexes
         that could not be used.
         """
-        require_times(begin_ms, end_ms)
+        require_times_of_key(begin_ms, end_ms)
         require_most(max=max)
         home = require_key_index_dir(key_index_dir, self.env)
         found = self.iter_query(key, begin_ms, end_ms, key_index_dir=home, problems=problems)

@@ -66,7 +66,7 @@ class MessageStore(ReadableStore):
     until the store is closed and opened again.
     """
 
-    def __init__(self, opened: OpenedStore, **_: object) -> None:
+    def __init__(self, opened: OpenedStore) -> None:
         if not isinstance(opened, OpenedStore):
             raise UsageError(
                 "a MessageStore is not made, but opened",

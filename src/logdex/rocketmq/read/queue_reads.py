@@ -11,7 +11,7 @@ from logdex.errors import CorruptError, VanishedError
 from logdex.frames.opened_log import OpenedLog
 from logdex.io.env import Env
 from logdex.primitives.text import to_bytes
-from logdex.primitives.wrong_questions import require_counts, require_longs
+from logdex.primitives.wrong_questions import require_counts, require_given, require_longs
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import LOOKS_MAX
 from logdex.rocketmq.consume_queue.tag_filter import TagFilter
@@ -92,7 +92,7 @@ class QueueReads(OpenedLog[StoredMessage]):
     ) -> GetMessageResult:
         """Reads messages through the ConsumeQueue from queue offset `offset` on. Returns them with
         the engine's status. `tags` is ``a || b``, or ``*`` for all."""
-        require_longs(queue_id=queue_id, offset=offset, max_count=max_count, max_bytes=max_bytes)
+        require_given(queue_id=queue_id)
         wanted = TagFilter.parse(tags)
         with self._counted() as results:
             found = self._read(
@@ -143,7 +143,7 @@ class QueueReads(OpenedLog[StoredMessage]):
         `CorruptError` for a damaged message before which there is none to return, and `UsageError`
         for an unknown column or a `max_count` below 1.
         """
-        require_longs(queue_id=queue_id, offset=offset, max_count=max_count)
+        require_given(queue_id=queue_id)
         if self._column_reader is None:
             from logdex.rocketmq.read.queue_columns import ColumnReader
 

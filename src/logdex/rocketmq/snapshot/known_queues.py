@@ -81,6 +81,13 @@ class OpenQueues:
             open_files=self._files,
         )
 
+    def has_folder(self, topic: bytes | None, queue_id: int | None) -> bool:
+        """Whether a topic, or one of its queues, has a ConsumeQueue directory."""
+        folder = None if topic is None else queue_folder(topic, queue_id or 0)
+        if folder is None:
+            return False
+        return self._env.is_dir(f"{self._directory}/{folder.rpartition('/')[0] if queue_id is None else folder}")
+
     def refresh(self) -> None:
         """Looks at all queues again. Those that are gone are forgotten."""
         for name, queue in [*self._queues.items()]:

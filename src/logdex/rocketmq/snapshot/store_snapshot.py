@@ -16,13 +16,13 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
 from logdex.primitives.shown import counted, repr_of
 from logdex.primitives.text import to_bytes
-from logdex.primitives.wrong_questions import require_longs, require_times
+from logdex.primitives.wrong_questions import require_counts, require_longs, require_times
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.commit_log.log_end import LogEnd
 from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue, discover_queues
 from logdex.rocketmq.consume_queue.offset_by_time import Boundary
 from logdex.rocketmq.consume_queue.tag_filter import TagFilter
-from logdex.rocketmq.files.store_files import StorePaths, queue_folder
+from logdex.rocketmq.files.store_files import StorePaths
 from logdex.rocketmq.index_file.index_service import IndexService
 from logdex.rocketmq.message.message_id import MessageId
 from logdex.rocketmq.message.stored_message import StoredMessage
@@ -148,7 +148,8 @@ class StoreSnapshot(KeyReads):
         name = None if topic is None else to_bytes(topic)
         if (name is None and queue_id is None) or (name, queue_id) in self._known:
             return
-        known = None if self._has_folder(name, queue_id) else KnownQueues.read(self.root, self._env)
+        has_folder = self._queues.has_folder(name, queue_id)
+        known = None if has_folder else KnownQueues.read(self.root, self._env)
         if known is not None and not known.has(name, queue_id):
             wanted = ReadFilter(topic=name, queue_ids=only_queue(queue_id))
             scan = LogScan(self.plan_source(wanted), wanted, 1, None, self.plan_source)
@@ -156,15 +157,6 @@ class StoreSnapshot(KeyReads):
             if not is_there and (known or scan.end is None or scan.end.is_clean):
                 raise no_such_queue(known or self.log_extent().queues, name, queue_id, self.root)
         self._known.add((name, queue_id))
-
-    def _has_folder(self, topic: bytes | None, queue_id: int | None) -> bool:
-        """Whether a topic, or one of its queues, has a ConsumeQueue directory."""
-        folder = None if topic is None else queue_folder(topic, queue_id or 0)
-        if folder is None:
-            return False
-        return self._env.is_dir(
-            f"{self.paths.consume_queue}/{folder.rpartition('/')[0] if queue_id is None else folder}"
-        )
 
     def log_extent(self) -> LogExtent:
         """Returns where and why the log ends, and the queues of its messages. The first call scans
@@ -297,13 +289,14 @@ class StoreSnapshot(KeyReads):
         """Returns the messages that pass the filter (see `ReadFilter`), in log order and at most
         `limit`, as an iterable. After the iteration its `end` states where and why the log ends.
         `start_offset` is the physical offset of a message to begin at, `queue_offset` the first
-        offset wanted of each queue, `tags` an expression: ``a || b`` or ``*``.
-        Times exclude no file unless `time_slack_ms` states by how much store times go back at most.
-        With `decompress`, bodies are decompressed. Raises `MissingFileError`, with the nearest
-        name, for an unknown topic or queue, and `UsageError` for `begin_ms` after `end_ms`.
+        offset wanted of each queue, `tags` an expression: ``a || b`` or ``*``. Times exclude no
+        file unless `time_slack_ms` states by how much store times go back at most. `decompress`
+        decompresses bodies. Raises `MissingFileError`, with the nearest name, for an unknown topic
+        or queue, and `UsageError` for `begin_ms` after `end_ms`.
         """
         require_times(begin_ms, end_ms)
-        require_longs(queue_id=queue_id, start_offset=start_offset, queue_offset=queue_offset)
+        require_longs(queue_id=queue_id)
+        require_counts(start_offset=start_offset, queue_offset=queue_offset)
         self.require_known(topic, queue_id)
         self._require_before_end(start_offset)
         wanted = ReadFilter(

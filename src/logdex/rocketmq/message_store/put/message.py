@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from logdex.errors import UsageError
 from logdex.primitives.host import Host
+from logdex.primitives.wrong_questions import give_whole_number
 from logdex.rocketmq.message.message_id import MessageId
 
 Text = str | bytes
@@ -83,7 +84,7 @@ def require_message(message: object) -> Message:
     for name in _NUMBERS:
         value = getattr(message, name)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-            raise UsageError(f"a message's {name} is {value!r}", hint="give a whole number")
+            raise UsageError(f"a message's {name} is {value!r}", hint=give_whole_number(value))
     left_out: dict[str, Any] = {
         name: 0 for name in _NUMBERS if name not in _MAY_BE_NONE and getattr(message, name) is None
     }
