@@ -103,7 +103,7 @@ def read_slice(table: pa.Table, start: int, factor: int) -> RecordSlice:
             part = table.slice(start, part.num_rows // 2).combine_chunks()
         part = part.cast(_schema(part))
     except (pa.ArrowException, NotImplementedError) as error:
-        raise UsageError(f"the columns cannot be converted to binary: {error}") from error
+        raise _unfit(part, error) from error
     columns = {name: part.column(name).chunk(0) for name in part.column_names}
     timestamps = columns["timestamp_ms"]
     headers = _headers(columns["headers"]) if "headers" in columns else (_NOTHING,) * 3
@@ -115,6 +115,19 @@ def read_slice(table: pa.Table, start: int, factor: int) -> RecordSlice:
         *headers,
     )
     return RecordSlice(start, records, part)
+
+
+def _unfit(part: pa.Table, error: Exception) -> UsageError:
+    """Returns the error for a table of which a column cannot be converted, with its name."""
+    for field in _schema(part):
+        try:
+            part.column(field.name).cast(field.type)
+        except (pa.ArrowException, NotImplementedError) as reason:
+            told = (
+                f"the column {field.name} is {part.schema.field(field.name).type}, and must be {field.type}: {reason}"
+            )
+            return UsageError(told, hint="cast it before")
+    return UsageError(f"the columns cannot be converted to binary: {error}")
 
 
 def _schema(table: pa.Table) -> pa.Schema:

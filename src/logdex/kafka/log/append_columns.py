@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 import pyarrow as pa
 
-from logdex.errors import UsageError
+from logdex.frames.arrow import require_table
 from logdex.jobs.settings import require_known
 from logdex.kafka.batch.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Compression, TimestampType
 from logdex.kafka.columns.encode_columns import iter_encoded
@@ -45,8 +45,7 @@ def append_columns(
 ) -> AppendInfo | None:
     """See `Log.append_columns`."""
     require_known(given, ColumnOptions)
-    if not isinstance(table, (pa.Table, pa.RecordBatch)):
-        raise UsageError(f"append_columns takes an Arrow table, not {type(table).__name__}", hint="pyarrow.table(...)")
+    require_table(table, "append_columns")
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     options["compression"] = parse_compression(compression)
     now_ms = core.now_ms()

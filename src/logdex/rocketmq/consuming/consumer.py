@@ -137,7 +137,10 @@ class Consumer:
 
     def __repr__(self) -> str:
         place = repr(self._source.root), repr(self.group), repr(self.topic)
-        return repr_of(self, *place, f"queues {[each for _, each in self.assignment]}", is_closed=self._closed)
+        queues = f"queues {[each for topic, each in self.assignment if topic == self.topic]}"
+        retries = [each for topic, each in self.assignment if topic != self.topic]
+        more = [f"queues {retries} of {self._retry_topic!r}"] if retries else []
+        return repr_of(self, *place, queues, *more, is_closed=self._closed)
 
     # -- reading ----------------------------------------------------------------------------------
     @property

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from logdex.errors import UsageError
@@ -54,6 +55,14 @@ def test_it_is_refused_with_what_to_write(case: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("table", [b"x", {"key": [b"k"]}, None])
 def test_what_is_no_table_is_refused(table: Any, tmp_path: Path) -> None:
     told = f"takes an Arrow table, not {type(table).__name__}"
+    with Log.open(tmp_path / "events-0") as log, pytest.raises(UsageError, match=told):
+        log.append_columns(table)
+
+
+@pytest.mark.parametrize("name", ["key", "value"])
+def test_a_column_of_numbers_is_told_by_its_name(name: str, tmp_path: Path) -> None:
+    table = pa.table({"key": [b"k"], "value": [b"v"], name: [3]})
+    told = f"the column {name} is int64, and must be binary"
     with Log.open(tmp_path / "events-0") as log, pytest.raises(UsageError, match=told):
         log.append_columns(table)
 

@@ -344,3 +344,9 @@ def test_it_shows_itself(tmp_path: Path) -> None:
     with store_with(tmp_path, 1) as store, consumer(store) as member:
         member.poll()
         assert repr(member) == f"Consumer({str(tmp_path)!r}, 'G', b'orders', queues [0, 1, 2, 3], open)"
+        member.seek(0, 0)
+        [message] = member.poll()
+        member.reconsume_later(message)
+    with consumer(tmp_path) as member:
+        member.poll()
+        assert repr(member).endswith(" queues [0, 1, 2, 3], queues [0] of b'%RETRY%G', open)")

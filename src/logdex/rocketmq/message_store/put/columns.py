@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logdex.errors import UsageError
+from logdex.frames.arrow import require_table
 from logdex.layout.rocketmq import BLANK, HOST_V4_SIZE_BYTES, MESSAGE_HEAD
 from logdex.primitives.wrong_questions import require_names
 from logdex.rocketmq.columns.message_arrow import SCHEMA
@@ -66,8 +67,7 @@ class Prepared(NamedTuple):
 
 def put_columns(core: StoreCore, encoder: Encoder, table: pa.Table | pa.RecordBatch) -> PutMessageResult:
     """See `MessageStore.put_columns`."""
-    if not isinstance(table, (pa.Table, pa.RecordBatch)):
-        raise UsageError(f"put_columns takes an Arrow table, not {type(table).__name__}", hint="pyarrow.table(...)")
+    require_table(table, "put_columns")
     if not core.takes_puts:
         return core.put_refused
     if not table.num_rows:

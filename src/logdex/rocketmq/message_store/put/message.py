@@ -186,6 +186,11 @@ class PutMessageResult(NamedTuple):
     reason: str = ""
     """Why nothing was stored, if the status has several reasons; see `remark`."""
 
+    def __repr__(self) -> str:
+        *facts, _ = self._asdict().items()
+        shown = [f"{name}={value!r}" for name, value in (*facts, ("remark", self.remark))]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
     @property
     def is_stored(self) -> bool:
         """Whether the messages are in the log."""

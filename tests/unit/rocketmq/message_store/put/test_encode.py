@@ -55,6 +55,7 @@ def test_the_engines_checks(message: Message, status: PutMessageStatus, tmp_path
         assert put.status is status
         assert put.is_stored == (status is PutMessageStatus.PUT_OK)
         assert bool(put.remark) == (not put.is_stored)
+        assert repr(put).endswith(f", remark={put.remark!r})")
         assert store.max_phy_offset == put.size_bytes
         if is_row(message):
             row = put_as_row(store, message)

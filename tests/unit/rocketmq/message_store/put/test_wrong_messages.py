@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from logdex.errors import UsageError
@@ -86,3 +87,16 @@ def test_put_messages_takes_several(tmp_path: Path) -> None:
         table: Any = {"topic": ["orders"]}
         with pytest.raises(UsageError, match="put_columns takes an Arrow table, not dict"):
             store.put_columns(table)
+
+
+def test_frames_are_told_how_to_become_tables(tmp_path: Path) -> None:
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    rows: dict[str, Any] = {"topic": ["orders", "orders"], "body": [b"1", b"2"]}
+    frame, other = pandas.DataFrame(rows), polars.DataFrame(rows)
+    with open_store(tmp_path / "store") as store:
+        with pytest.raises(UsageError, match=r"not DataFrame .pyarrow.Table.from_pandas.frame, preserve_index=False"):
+            store.put_columns(frame[1:])
+        with pytest.raises(UsageError, match=r"not DataFrame .frame.to_arrow"):
+            store.put_columns(other)
+        assert store.put_columns(pa.Table.from_pandas(frame[1:], preserve_index=False)).msg_num == 1
+        assert store.put_columns(other.to_arrow()).msg_num == 2
