@@ -12,8 +12,8 @@ import pytest
 
 import logdex
 from logdex.errors import LogClosedError, UsageError
-from logdex.kafka import Log, Record
-from logdex.rocketmq import Consumer, Message, MessageStore
+from logdex.kafka import Log, LogFollower, Record
+from logdex.rocketmq import Consumer, ConsumerOffsetManager, Message, MessageStore
 
 SIZES: dict[str, Any] = {"mapped_file_size_commit_log": 4096, "max_hash_slot_num": 7, "max_index_num": 8}
 
@@ -50,6 +50,9 @@ ON_A_STORE: dict[str, tuple[Callable[[Any], object], str]] = {
     "an unknown kind of key": (lambda s: s.query_message("orders", "k", index_type="Q"), "index_type is 'Q'"),
     "a column as a text": (lambda s: s.get_columns("orders", 0, 0, 1, columns="body"), r"\['body'\]"),
     "a misspelt column": (lambda s: s.get_columns("orders", 0, 0, 1, columns=["bdy"]), "did you mean body"),
+    "no columns": (lambda s: s.get_columns("orders", 0, 0, 1, columns=3), "the columns are 3"),
+    "no columns of Arrow": (lambda s: s.to_arrow(3), "the columns are 3"),
+    "no number of last messages": (lambda s: s.get_tail("orders", 0, None), "count is None"),
     "an id in bytes": (lambda s: s.look_message(b"7F00"), "a str, not bytes"),
     "no id": (lambda s: s.look_message(None), "not NoneType"),
     "a place as a text": (lambda s: s.look_message_by_offset("3"), "phy_offset is '3'"),
@@ -82,6 +85,20 @@ ON_A_LOG: dict[str, tuple[Callable[[Any], object], str]] = {
     "an end as a text": (lambda g: g.truncate_to("3"), "offset is '3'"),
     "a producer as a text": (lambda g: g.transaction("a"), "producer_id is 'a'"),
     "an epoch as a text": (lambda g: g.transaction(9, "0"), "producer_epoch is '0'"),
+    "no time": (lambda g: g.offset_for_timestamp(None), "timestamp_ms is None"),
+    "no number of bytes": (lambda g: g.read(0, None), "max_bytes is None"),
+    "no number of bytes of batches": (lambda g: g.read_batches(0, None), "max_bytes is None"),
+    "no columns": (lambda g: g.to_arrow(3), "the columns are 3"),
+    "a start in the middle": (lambda g: g.truncate_fully_and_start_at(3.5), "offset is 3.5"),
+    "no producer": (lambda g: g.append_end_marker(None, 0, commit=True), "producer_id is None"),
+    "a place that is no path": (
+        lambda g: logdex.open_partition(g.path).query("k", key_index_dir=3),  # type: ignore[arg-type]
+        "the path is 3",
+    ),
+    "a time of a query as a text": (
+        lambda g: list(logdex.open_partition(g.path).iter_query("k", "1")),  # type: ignore[arg-type]
+        "begin_ms is '1'",
+    ),
     "an offset from the end": (lambda g: g.scan(offset=-3), "offset is -3"),
     "an end from the end": (lambda g: g.scan(end_offset=-3), "end_offset is -3"),
     "a key that is no text": (lambda g: g.scan(key=3), "3 is neither text nor bytes"),
@@ -104,6 +121,18 @@ def test_a_log_refuses(what: str, log: Any) -> None:
         call(log)
     assert [record.offset for record in log.read(0)] == [0, 1, 2, 3, 4]
     assert log.append([Record(value=b"")]).first_offset == 5
+
+
+def test_what_a_directory_and_its_readers_refuse(store: Any, log: Any) -> None:
+    cases: list[tuple[Callable[[], object], str]] = [
+        (lambda: logdex.open_log_dir(Path(log.path).parent).query(3, "k"), "the topic is 3"),  # type: ignore[arg-type]
+        (lambda: LogFollower(log.path).poll(None), "max_records is None"),  # type: ignore[arg-type]
+        (lambda: ConsumerOffsetManager(store.path).commit_offset("g", "t", 0, None), "offset is None"),  # type: ignore[arg-type]
+        (lambda: logdex.open_store(store.path).query_offset("orders", "k", None), "max_num is None"),  # type: ignore[arg-type]
+    ]
+    for call, told in cases:
+        with pytest.raises(UsageError, match=told):
+            call()
 
 
 def test_a_scan_takes_a_key_as_text_or_bytes(log: Any) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 from logdex.errors import IncompleteReadWarning, UsageError
 from logdex.frames.conditions import Conditions
-from logdex.primitives.wrong_questions import nearest, require_no_text
+from logdex.primitives.wrong_questions import nearest, require_column_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,7 +67,7 @@ class ScanFrames(ABC):
     def _reader_with_times(self, columns: Sequence[str] | None) -> pa.RecordBatchReader:
         """Returns what `arrow_reader` does, also of timestamps."""
         if columns is not None:
-            require_no_text(columns)
+            require_column_names(columns)
         if columns is None or all(name in self.schema.names for name in columns):
             return self.arrow_reader(columns)
         import pyarrow as pa

@@ -77,16 +77,26 @@ def require_times_of_key(begin_ms: int | None, end_ms: int | None) -> None:
     require_times(begin_ms, end_ms)
 
 
+def require_whole(**numbers: int) -> None:
+    """Raises `UsageError` for what is no whole number, such as None."""
+    for name, number in numbers.items():
+        _require_whole(name, number)
+
+
+def _require_whole(name: str, number: int) -> None:
+    try:
+        index(number)
+    except TypeError:
+        raise UsageError(f"{name} is {number!r}", hint=give_whole_number(number)) from None
+
+
 def require_longs(**numbers: int | None) -> None:
     """Raises `UsageError` for a number that no offset and no time can have, and for what is no
     whole number."""
     for name, number in numbers.items():
         if number is None:
             continue
-        try:
-            index(number)
-        except TypeError:
-            raise UsageError(f"{name} is {number!r}", hint=give_whole_number(number)) from None
+        _require_whole(name, number)
         if not -LONG_MAX - 1 <= number <= LONG_MAX:
             raise UsageError(f"{name} is {number}", hint=f"the largest number is {LONG_MAX}")
 
@@ -160,10 +170,11 @@ def require_names(what: str, given: Iterable[str], known: Iterable[str]) -> None
             raise UsageError(f"unknown {what}: {name}", hint=nearest(name, names, names))
 
 
-def require_no_text(columns: Sequence[str]) -> None:
-    """Raises `UsageError` if one text is given as the names of columns."""
-    if isinstance(columns, str | bytes):
-        raise UsageError(f"the columns are {columns!r}", hint=f"give a list of names: [{columns!r}]")
+def require_column_names(columns: Iterable[str]) -> None:
+    """Raises `UsageError` if one text is given as the names of columns, or what has no names."""
+    if isinstance(columns, str | bytes) or not isinstance(columns, Iterable):
+        hint = "give a list of names" + (f": [{columns!r}]" if isinstance(columns, str) else "")
+        raise UsageError(f"the columns are {columns!r}", hint=hint)
 
 
 def nearest(name: str, by_lower: Mapping[str, str], all_names: Iterable[str]) -> str:

@@ -22,7 +22,7 @@ from logdex.kafka.scan.scanner import BatchScanner, EndKind
 from logdex.kernels.kafka.batch_columns import BatchColumns, join_columns, pick_columns
 from logdex.layout.kafka import BATCH_LOG_APPEND_TIME, LOG_OVERHEAD_SIZE_BYTES, RECORD_BATCH
 from logdex.primitives.crc32c import crc32c
-from logdex.primitives.wrong_questions import give_whole_number
+from logdex.primitives.wrong_questions import give_whole_number, require_given
 
 _BYTES = (bytes, bytearray, memoryview)
 _ONE_VALUE = (str, *_BYTES, Mapping)
@@ -168,6 +168,12 @@ def encode_marker(
     core: LogCore, *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp_ms: int
 ) -> EncodedAppend:
     """Encodes the control batch that ends a producer's transaction."""
+    require_given(
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        coordinator_epoch=coordinator_epoch,
+        timestamp_ms=timestamp_ms,
+    )
     data = encode_end_marker(
         commit,
         producer_id=producer_id,

@@ -164,6 +164,7 @@ class ReadableLog(OpenedLog[Record]):
 
         As from a broker, they include aborted ones, which `aborted_transactions` lists.
         """
+        require_given(offset=offset, max_bytes=max_bytes)
         with self._view(isolation) as view:
             return log_read.read_batches(view, offset, max_bytes)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from logdex.errors import OffsetOutOfRangeError, UsageError
 from logdex.kafka.log.core import LogCore
 from logdex.kafka.segment.log_segment import LogSegment
-from logdex.primitives.wrong_questions import require_given
+from logdex.primitives.wrong_questions import require_given, require_whole
 
 
 def delete_records(core: LogCore, before: int) -> int:
@@ -160,6 +160,7 @@ def truncate_fully_and_start_at(core: LogCore, offset: int, log_start_offset: in
     """Removes everything; the next record gets `offset`. `log_start_offset` is `offset` by
     default."""
     start = offset if log_start_offset is None else log_start_offset
+    require_whole(offset=offset, log_start_offset=start)
     if not 0 <= start <= offset < 1 << 63:
         raise UsageError(f"cannot start at {offset} with the log start offset {start}")
     with core.restructuring():

@@ -8,7 +8,6 @@ transactions are included, control records are not.
 
 from __future__ import annotations
 
-import os
 import posixpath
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
@@ -16,7 +15,7 @@ from itertools import groupby
 
 from logdex.errors import CorruptError, LogdexError, MissingFileError
 from logdex.io.env import Env
-from logdex.io.path_look import StrPath
+from logdex.io.path_look import StrPath, path_text
 from logdex.kafka.batch.record import Record
 from logdex.kafka.columns.record_columns import RECORD_COLUMNS
 from logdex.kafka.files.file_names import KEY_INDEX_SUFFIX
@@ -45,7 +44,7 @@ class _UselessIndexError(Exception):
 def require_key_index_dir(given: StrPath | None, env: Env) -> str | None:
     """Returns the path of a directory of key indexes. Raises `MissingFileError` if it is given and
     is not a directory."""
-    path = None if given is None else os.fspath(given)
+    path = None if given is None else path_text(given)
     if path is not None and not env.is_dir(path):
         raise MissingFileError(
             "no such directory of key indexes", path=path, hint="name the one that logdex rebuild --key-index wrote"
@@ -68,7 +67,7 @@ def query_key(
     `CorruptError` for a bad batch that may hold the key, unless `on_bad_batch` takes the error.
     Scanning a segment takes memory for its matching records.
     """
-    home = None if key_index_dir is None else os.fspath(key_index_dir)
+    home = None if key_index_dir is None else path_text(key_index_dir)
     looks = 0
     while looks >= 0:
         view, before = partition.view(), wanted

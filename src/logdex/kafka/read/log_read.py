@@ -261,6 +261,7 @@ def read_records(
     """Returns records from `offset` on, see `Log.read`. Skips batches without visible records. With
     `max_records`, batches behind the last of these records are hardly read. Raises `UsageError` for
     a negative `max_records`."""
+    require_given(max_bytes=max_bytes)
     require_counts(max_records=max_records)
     records: list[Record] = []
     position = offset

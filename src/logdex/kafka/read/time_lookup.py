@@ -11,7 +11,7 @@ from logdex.errors import UsageError
 from logdex.kafka.read.log_read import LogView
 from logdex.kafka.segment.file_records import TimestampAndOffset
 from logdex.kafka.segment.log_segment import LogSegment
-from logdex.primitives.wrong_questions import require_longs
+from logdex.primitives.wrong_questions import require_given
 
 EARLIEST_TIMESTAMP = -2
 LATEST_TIMESTAMP = -1
@@ -30,7 +30,7 @@ def offset_for_timestamp(view: LogView, timestamp_ms: int) -> TimestampAndOffset
 
     Raises `UsageError` for a timestamp below -3.
     """
-    require_longs(timestamp_ms=timestamp_ms)
+    require_given(timestamp_ms=timestamp_ms)
     if timestamp_ms == EARLIEST_TIMESTAMP:
         return TimestampAndOffset(-1, view.log_start_offset)
     if timestamp_ms == LATEST_TIMESTAMP:

@@ -103,6 +103,8 @@ class LogDirSnapshot(OpenedLog[Record]):
         """Returns the partitions of a topic, one partition, or all: sorted by topic and
         number, internal topics last."""
         require_open(self.path, is_closed=self._closed)
+        if not isinstance(topic, str | None):
+            raise UsageError(f"the topic is {topic!r}", hint="give a str")
         wanted = [
             each.name
             for each in sorted(self._dirs.values(), key=lambda each: each.topic in INTERNAL_TOPICS)

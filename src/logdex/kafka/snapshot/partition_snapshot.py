@@ -318,7 +318,6 @@ class PartitionSnapshot(OpenedLog[Record]):
         key. With `problems`, such errors are added to it instead, and so are those of key indexes
         that could not be used.
         """
-        require_times_of_key(begin_ms, end_ms)
         require_most(max=max)
         home = require_key_index_dir(key_index_dir, self.env)
         found = self.iter_query(key, begin_ms, end_ms, key_index_dir=home, problems=problems)
@@ -334,6 +333,7 @@ class PartitionSnapshot(OpenedLog[Record]):
         problems: list[LogdexError] | None = None,
     ) -> Iterator[Record]:
         """Yields the records of `query` one by one."""
+        require_times_of_key(begin_ms, end_ms)
         tell = None if problems is None else problems.append
         wanted = ReadFilter(key=to_bytes(key), begin_ms=begin_ms, end_ms=end_ms)
         return query_key(self, wanted, key_index_dir=key_index_dir, on_bad_batch=tell, on_bad_index=tell)

@@ -23,7 +23,7 @@ from logdex.kernels.rocketmq import property_columns as kernel
 from logdex.kernels.rocketmq.message_scan import ColumnAddresses, Int64s
 from logdex.layout.rocketmq import HOST_V4_SIZE_BYTES, HOST_V6_SIZE_BYTES, SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 from logdex.primitives.host import Host
-from logdex.primitives.wrong_questions import nearest, require_no_text
+from logdex.primitives.wrong_questions import nearest, require_column_names
 from logdex.rocketmq.columns.message_arrow import SCHEMA
 from logdex.rocketmq.message.message_json import to_text
 from logdex.rocketmq.message.properties import format_properties, parse_properties
@@ -47,7 +47,7 @@ def schema_of(columns: Sequence[str] | None) -> pa.Schema:
     """
     if columns is None:
         return SCHEMA
-    require_no_text(columns)
+    require_column_names(columns)
     strange = sorted(set(columns) - set(SCHEMA.names))
     if strange or not columns or len(set(columns)) < len(columns):
         known = {name: name for name in SCHEMA.names}

@@ -17,6 +17,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import path_text
 from logdex.jobs import look_again
 from logdex.primitives.text import to_bytes
+from logdex.primitives.wrong_questions import require_whole
 from logdex.rocketmq.consuming.home import checked_group, consuming_lock
 from logdex.rocketmq.files.broker_lock import broker_runs
 from logdex.rocketmq.files.config_files import ConsumerOffsets, next_data_version
@@ -97,6 +98,7 @@ class ConsumerOffsetManager:
     # -- changing ---------------------------------------------------------------------------------
     def commit_offset(self, group: str, topic: Text, queue_id: int, offset: int) -> None:
         """Sets the next offset of one queue that a group will consume."""
+        require_whole(queue_id=queue_id, offset=offset)
         self.commit_offsets(group, {(to_bytes(topic), queue_id): offset})
 
     def commit_offsets(self, group: str, offsets: Mapping[tuple[bytes, int], int]) -> None:

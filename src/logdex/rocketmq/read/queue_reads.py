@@ -11,7 +11,7 @@ from logdex.errors import CorruptError, VanishedError
 from logdex.frames.opened_log import OpenedLog
 from logdex.io.env import Env
 from logdex.primitives.text import to_bytes
-from logdex.primitives.wrong_questions import require_counts, require_given, require_longs
+from logdex.primitives.wrong_questions import require_counts, require_given
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import LOOKS_MAX
 from logdex.rocketmq.consume_queue.tag_filter import TagFilter
@@ -116,7 +116,7 @@ class QueueReads(OpenedLog[StoredMessage]):
         """Reads the last `count` messages of a queue for which `passes` returns True, given the
         physical offset and the message, backwards through the ConsumeQueue; none if there is no
         such queue."""
-        require_longs(queue_id=queue_id, first_offset=first_offset)
+        require_given(queue_id=queue_id, count=count, first_offset=first_offset)
         require_counts(count=count)
         return self._read(
             topic,

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from logdex import limits
 from logdex.errors import UsageError
 from logdex.io.env import Env
-from logdex.primitives.wrong_questions import require_longs, require_times
+from logdex.primitives.wrong_questions import require_given, require_longs, require_times
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.commit_log.log_end import LogEnd
 from logdex.rocketmq.index_file.index_keys import TAG_INDEX_TYPE
@@ -71,6 +71,7 @@ class KeyReads(QueueReads):
     ) -> QueryOffsetResult:
         """Returns what the broker's index returns: at most 64 offsets, newest first, compared by
         hash and whole seconds."""
+        require_given(max_num=max_num, begin_ms=begin_ms, end_ms=end_ms)
         return self.index_service.query_offset(topic, key, max_num, begin_ms, end_ms, index_type)
 
     def query_message(

@@ -28,6 +28,7 @@ from logdex.kafka.read.scan_state import load_producers
 from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.state.producer_state import ProducerStates
 from logdex.primitives.shown import repr_of
+from logdex.primitives.wrong_questions import require_given
 
 POLL_INTERVAL_S = 0.05
 _POLL_RECORDS = 10_000
@@ -122,6 +123,7 @@ class LogFollower:
         Raises `StorageError` if the directory no longer exists, and `CorruptError` for bytes that
         stay wrong.
         """
+        require_given(max_records=max_records)
         self._log.forget_cut()
         if self._batches or self._records is not None:
             self.look_for_cut()

@@ -25,6 +25,7 @@ from logdex.kafka.read.splits.split_again import is_created_again, parts_now
 from logdex.kafka.read.steady import LOOKS_MAX
 from logdex.kafka.scan.scanner import EndKind, ScanEnd
 from logdex.kernels.kafka.batch_columns import Int64s
+from logdex.primitives.wrong_questions import require_column_names
 
 OnBadBatch = Callable[[CorruptError], None]
 OnOffsets = Callable[[Int64s], None]
@@ -49,6 +50,8 @@ def schema_of(columns: Iterable[str] | None, stored: bool = False) -> pa.Schema:
     """Returns the schema of some of the columns of `scan_schema`, in the given order; None: all.
     Raises `UsageError` for an unknown one."""
     known = scan_schema(stored)
+    if columns is not None:
+        require_column_names(columns)
     names = known.names if columns is None else list(columns)
     unknown = [name for name in names if name not in known.names]
     if unknown:
