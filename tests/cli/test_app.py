@@ -20,6 +20,7 @@ from logdex.kafka import Log
 from logdex.rocketmq import MessageStore
 from tests.examples import cases
 from tests.golden import rocketmq as golden
+from tests.unit.rocketmq.small_stores import build, message
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -190,6 +191,26 @@ def test_cat_into_a_closed_pipe_and_interrupted(more: list[str], tmp_path: Path)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate()
         assert (process.returncode, errors) == (130, b"")
+
+
+@pytest.mark.parametrize("lines", [0, 1])
+@pytest.mark.parametrize(("command", "code"), [("verify", 1), ("info", 1), ("recover", 3)])
+def test_a_closed_pipe_hides_no_verdict(command: str, code: int, lines: int, tmp_path: Path) -> None:
+    root = build(tmp_path / "store", [message(number, keys=f"k-{number}") for number in range(400)])
+    files = sorted((root / "commitlog").iterdir())
+    for path in files[1:-1:2]:
+        path.unlink()
+    flags = ["--mapped-file-size-commit-log", "2048", "--mapped-file-size-consume-queue", "320"]
+    more = ["--json", "--output", str(tmp_path / "out")] if command == "recover" else ["--json"]
+    full = [sys.executable, "-m", "logdex", command, str(root), *flags, *more]
+    with subprocess.Popen(full, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for _ in range(lines):
+            assert process.stdout.readline()
+        process.stdout.close()
+        errors = process.stderr.read()
+        assert (process.wait(), b"Error" in errors) == (code, False), errors
 
 
 _COUNTING = """

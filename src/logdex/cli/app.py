@@ -1,7 +1,7 @@
 """The Typer application to which every command is added, and how commands end.
 
-Exit codes: 0 good (or a closed pipe), 1 problems found, 2 cannot run (usage, bad input), 3 done but
-lossy, 130 Ctrl-C.
+Exit codes: 0 good, 1 problems found, 2 cannot run (usage, bad input), 3 done but lossy, 130 Ctrl-C.
+Where the reader of the output closes the pipe, it is the code that is known by then.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ DEBUG_VARIABLE = "LOGDEX_DEBUG"
 PROBLEMS_FOUND = 1
 CANNOT_RUN = 2
 DONE_BUT_LOSSY = 3
+_known = [0]
+"""The exit code of what a command has found, before it prints that."""
 
 
 class _Commands(TyperGroup):
@@ -41,8 +43,14 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Runs the command line."""
         begin()
+        ends_with(0)
         with errors_told():
-            result = super().invoke(ctx)
+            try:
+                result = super().invoke(ctx)
+            except typer.Exit as ended:
+                ends_with(ended.exit_code)
+                sys.stdout.flush()
+                raise
             sys.stdout.flush()
             return result
 
@@ -59,7 +67,7 @@ def errors_told() -> Iterator[None]:
         raise typer.Exit(error.exit_code) from error
     except BrokenPipeError as error:
         drop_output()  # its reader closed the pipe
-        raise typer.Exit(0) from error
+        raise typer.Exit(_known[0]) from error
     except OSError as error:
         _show_traceback()
         flush_or_drop_output()
@@ -75,6 +83,12 @@ def errors_told() -> Iterator[None]:
             f"this is a bug: please report it with what {DEBUG_VARIABLE}=1 shows",
         )
         raise typer.Exit(CANNOT_RUN) from error
+
+
+def ends_with(exit_code: int) -> None:
+    """States with which code a command ends that prints what it has found, even if nobody reads the
+    output to its end."""
+    _known[0] = exit_code
 
 
 def _show_traceback() -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from logdex.cli.app import PROBLEMS_FOUND, app, epilog
+from logdex.cli.app import PROBLEMS_FOUND, app, ends_with, epilog
 from logdex.cli.find_view import find, view_of
 from logdex.cli.options import PathOptions, path_command
 from logdex.cli.output import emit_json, note
@@ -47,6 +47,8 @@ def info(
         raise UsageError("--store goes with --json", hint=f"logdex info {shlex.quote(target.path)} --json --store")
     found = find(target)
     look, view = format_of(found).overview(found, target.settings), view_of(found.format, "info")
+    if look.problems:
+        ends_with(PROBLEMS_FOUND)
     if as_json:
         for each in [look] if of_store else view.parts(look):
             emit_json(each.to_json())

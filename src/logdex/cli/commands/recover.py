@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from logdex.cli.app import DONE_BUT_LOSSY, app, epilog
+from logdex.cli.app import DONE_BUT_LOSSY, app, ends_with, epilog
 from logdex.cli.engines import JobsOption, local_runner
 from logdex.cli.find_view import find, note_unfinished, view_of
 from logdex.cli.options import JsonOption, NoSpaceCheckOption, NoSyncOption, PathOptions, output_of, path_command
@@ -53,6 +53,8 @@ def recover(
         note(f"writes a new log in {target.path}; existing files are kept under dated names")
     with local_runner("recover", job.size_bytes, jobs) as runner:
         report = job.run(runner)
+    if report.lossy or not is_whole:
+        ends_with(DONE_BUT_LOSSY)
     if as_json:
         for skipped in report.skipped:
             emit_json(skipped.to_json())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from logdex.cli.app import PROBLEMS_FOUND, app, epilog
+from logdex.cli.app import PROBLEMS_FOUND, app, ends_with, epilog
 from logdex.cli.engines import Engine, EngineOption, JobsOption, MasterOption, runner_of
 from logdex.cli.find_view import find
 from logdex.cli.options import PathOptions, path_command
@@ -68,6 +68,8 @@ def verify(
         report.engine, report.tasks = engine.value, runner.tasks
     if report.unsettled is not None:
         fail(report.unsettled.message, report.unsettled.hint)
+    if not report.is_sound:
+        ends_with(PROBLEMS_FOUND)
     if as_json:
         for finding in report.findings:
             emit_json(finding.to_json())
