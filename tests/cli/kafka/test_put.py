@@ -250,9 +250,9 @@ def test_a_new_reader_with_the_name_of_a_broker_s_group(golden_log_copy: GoldenS
     assert told not in run("consume", logs, "--topic", row["topic"], "--group", "another", "--limit", 1).stderr
 
 
-def test_groups_that_cannot_be_read_are_told(golden_log: GoldenStore, tmp_path: Path) -> None:
+def test_groups_that_cannot_be_read_are_told(golden_log_copy: GoldenStore, tmp_path: Path) -> None:
     """Damage of `__consumer_offsets` hides groups, or their newest offsets."""
-    logs = golden_log("tiny-broker")
+    logs = golden_log_copy("tiny-broker")
     path = max(logs.glob("__consumer_offsets-*/*.log"), key=lambda each: each.stat().st_size)
     data = bytearray(path.read_bytes())
     data[80] ^= 0xFF

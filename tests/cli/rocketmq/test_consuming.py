@@ -197,7 +197,8 @@ def test_offsets_are_reset_after_a_look(store: Path) -> None:
     assert told.stdout.splitlines()[1].split() == ["G", "orders", "0", "10", "0", "10", "0", "0"]
     offsets = ConsumerOffsetManager(store)
     assert offsets.query_offsets("G", "orders") == {0: 10, 1: 10, 2: 10, 3: 10}
-    assert run(*reset, 4, "--yes").exit_code == 0
+    done = run(*reset, 4, "--yes")
+    assert (done.exit_code, "these offsets were reset" in done.stderr) == (0, True)
     assert offsets.query_offsets("G", "orders") == {0: 4, 1: 4, 2: 4, 3: 4}
     assert [row["reset_to"] for row in run_json(*reset, "99")] == [10, 10, 10, 10]
     assert "offset 99 is not there everywhere: the nearest one is taken" in run(*reset, "99").stderr
@@ -323,3 +324,12 @@ def test_a_message_that_comes_again_is_named_by_its_own_queue(store: Path) -> No
         writer.put_message(Message("%DLQ%G", b"dead", properties=properties, queue_id=0, reconsume_times=17))
     [line] = run_json("consume", store, "--topic", "%DLQ%G", "--group", "cleaner")
     assert (line["topic"], line["queue_offset"]) == ("%DLQ%G", 0)
+
+
+def test_a_byte_given_as_queue_offset_is_told(store: Path) -> None:
+    line = run_json("cat", store, "--limit", 30)[-1]
+    told = run("cat", store, "--offset", line["physical_offset"])
+    assert (told.exit_code, told.stdout) == (0, "")
+    assert "is a queue offset" in told.stderr
+    assert "--physical-offset" in told.stderr
+    assert "is a queue offset" not in run("cat", store, "--offset", 9).stderr

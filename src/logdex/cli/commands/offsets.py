@@ -57,7 +57,9 @@ def offsets(
             time_ms = _time_of(reset_to)
     own = {"group": group, "topic": topic, "reset_to": reset_to, "time_ms": time_ms, "yes": yes}
     is_good = show("offsets", target, **own, as_json=as_json)
-    if reset_to is not None and not yes:
+    if yes:
+        note("these offsets were reset")
+    elif reset_to is not None:
         note("nothing was changed")
         hint("add --yes to reset")
     if not is_good:

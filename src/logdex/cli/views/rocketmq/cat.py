@@ -8,7 +8,7 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.output import note
+from logdex.cli.output import hint, note
 from logdex.cli.rows.entries import print_entries
 from logdex.cli.rows.in_bulk import is_bulk
 from logdex.cli.rows.printer import print_end
@@ -94,6 +94,9 @@ def show(
             _print(scan, printer)
         deleted = tell_deleted(scan)
     is_good = scan.end is None or tell_end(scan.end, found.path)
+    if offset and not printer.printed and not wanted:
+        note(f"no such message: --offset {offset} is a queue offset")
+        hint("--physical-offset is the byte in the CommitLog that each line shows behind `at`")
     return _end(rows, printer, scan.end, deleted=deleted, is_good=is_good)
 
 
