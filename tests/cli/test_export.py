@@ -57,6 +57,20 @@ def test_what_earlier_runs_lost_is_told_again(tmp_path: Path) -> None:
     assert f"{told}000001.json lists them" in last.stderr, "run 2 lost nothing"
 
 
+def test_a_file_that_is_missing_is_told_by_the_run_that_comes_to_it(tmp_path: Path) -> None:
+    store, lake = write(tmp_path / "store", 80), tmp_path / "lake"
+    _, second, third, *_ = sorted((store / "commitlog").iterdir())
+    second.unlink()
+    assert run("export", store, "-o", lake, *OPTIONS).exit_code == 3
+    third.unlink()
+    again = run("export", store, "-o", lake, *OPTIONS)
+    assert (again.exit_code, again.stdout) == (0, f"Nothing new for {lake}\n"), "the third file is in the lake"
+    assert "run 1 of this export could not read parts of the log" in again.stderr
+    assert "the file is missing" not in again.stderr
+    sorted((write(store, 140) / "commitlog").iterdir())[-2].unlink()
+    assert run("export", store, "-o", lake, *OPTIONS).exit_code == 3
+
+
 def test_another_store_is_refused(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     run("export", write(tmp_path / "one", 5), "-o", lake, *OPTIONS)

@@ -116,8 +116,8 @@ class StoreSource:
         columns = tuple(dict.fromkeys((*columns, *needed)))
         require_whole_log(self.path, env)
         with StoreSnapshot(self.path, env=env, **self.settings) as snapshot:
-            end, frozen = self._frozen(snapshot)
             begin = since.get(LOG)
+            end, frozen = self._frozen(snapshot, begin or 0)
             plan = SourcePlan(positions={LOG: frozen.end}, losses=[told(error) for error in frozen.damage])
             if is_damaged(end):
                 plan.losses.append(f"{told(error_of(end))}; what may be behind it is not read")
@@ -140,12 +140,13 @@ class StoreSource:
                     plan.parts += [StorePart(split, frozen) for split in read.splits]
         return plan
 
-    def _frozen(self, snapshot: StoreSnapshot) -> tuple[LogEnd, FrozenStore]:
-        """Returns where the log ends, and the store up to there. Where the log is cut meanwhile, it
-        is looked at again."""
+    def _frozen(self, snapshot: StoreSnapshot, since: int) -> tuple[LogEnd, FrozenStore]:
+        """Returns where the log ends, and the store from `since` up to there. Where the log is cut
+        meanwhile, it is looked at again."""
         for _ in range(LOOKS_MAX):
             end = snapshot.valid_end
-            frozen = freeze_between(snapshot, self.path, "", snapshot.commit_log.min_offset, end.offset)
+            begin = max(snapshot.commit_log.min_offset, since)
+            frozen = freeze_between(snapshot, self.path, "", begin, end.offset)
             if frozen.mark is not None or end.last_message is None:
                 break
             snapshot.refresh()
