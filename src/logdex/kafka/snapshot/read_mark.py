@@ -67,7 +67,7 @@ class ReadMark:
             return Difference(f"its topic has the id {topic_id} now, and had {self.topic_id}", True)
         if not has_topic_id and None not in (cluster_id, self.cluster_id) and cluster_id != self.cluster_id:
             return Difference(
-                f"it is of the cluster {cluster_id}, the lake has records of the cluster {self.cluster_id}", True
+                f"it is of the cluster {cluster_id}, and what was read was of the cluster {self.cluster_id}", True
             )
         if self.last_offset < 0:
             return None

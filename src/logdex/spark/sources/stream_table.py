@@ -4,8 +4,8 @@ plans the read between two offsets.
 A stream's offsets are those that Spark writes into its checkpoint. They have the form of Spark's
 own `kafka` source: a number per log, by two names, ``{"orders": {"0": 23}}`` for Kafka's partitions
 and ``{"broker-a": {"commitlog": 1048576}}`` for RocketMQ's stores. Beside the numbers of a topic's
-partitions is its id, where one is known: ``{"orders": {"0": 23, "topicId": "…"}}``. Checkpoints of
-an older Logdex have none.
+partitions is its id, where one is known: ``{"orders": {"0": 23, "topicId": "…"}}``. Under the name
+``"marks"`` is by which message or batch a log is known again. An older Logdex has written neither.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from logdex.convert.columns.projection import SourceColumn
 from logdex.errors import CorruptError
@@ -25,9 +25,15 @@ from logdex.spark.sources.table import ReadOptions, TablePlan
 
 Place = tuple[str, str]
 Offsets = dict[str, dict[str, Any]]
-"""Numbers by both names, and ids by the first name and `TOPIC_ID`."""
+"""Numbers by both names, ids by the first name and `TOPIC_ID`, marks by the first name and
+`MARKS`."""
+Known = Mapping[str, Mapping[str, Any]]
+"""The same, read from a checkpoint."""
 TOPIC_ID = "topicId"
+MARKS = "marks"
 Ends = Mapping[Place, int]
+Mark = Mapping[str, Any]
+"""By what a log is known again of which a stream has read something, as JSON."""
 
 _DELAY_S = 15 * 60
 """The default of maxTriggerDelay, as of Spark's own source."""
@@ -69,6 +75,14 @@ class Limits:
         return self.rows is not None or self.size_bytes is not None
 
 
+class Change(NamedTuple):
+    """What shows that a log is not as the stream has read it, in words. If it `is_another`, nothing
+    that was read is in it, and it is read from its beginning."""
+
+    what: str
+    is_another: bool
+
+
 class LogStream(Protocol):
     """The logs that a stream reads. It can be pickled and has no open files."""
 
@@ -88,15 +102,23 @@ class LogStream(Protocol):
     def stopped_by(self) -> Mapping[Place, CorruptError]:
         """The damage behind which the last result of `latest` does not go."""
 
+    @property
+    def changed(self) -> Mapping[Place, Change]:
+        """The logs that were not as their marks say at the last `latest`."""
+
     def initial(self, env: Env = DEFAULT_ENV) -> Offsets:
         """Returns where a new stream begins."""
 
-    def latest(self, env: Env = DEFAULT_ENV) -> tuple[Offsets, Offsets]:
-        """Returns where the logs begin and end now."""
+    def latest(self, env: Env = DEFAULT_ENV, known: Known | None = None) -> tuple[Offsets, Offsets]:
+        """Returns where the logs begin and end now, and finds what has `changed` by the marks of
+        the offsets that are `known`."""
 
     def limited(self, start: Ends, end: Ends, limits: Limits, env: Env = DEFAULT_ENV) -> dict[Place, int]:
         """Returns the ends of a batch that reads at most `limits`, but something of each log with
         anything to read."""
+
+    def marks(self, start: Ends, end: Ends, env: Env = DEFAULT_ENV) -> dict[Place, Mark]:
+        """Returns the marks of the logs that a batch from `start` to `end` reads."""
 
     def count(self, start: Ends, end: Ends, most: int, env: Env = DEFAULT_ENV) -> int:
         """Returns how many messages or records are between two offsets of each log, as `limited`
@@ -106,29 +128,42 @@ class LogStream(Protocol):
         """Returns the plan of the read from `start` to `end` for some columns of the format."""
 
 
-def flat(offsets: Mapping[str, Mapping[str, Any]]) -> dict[Place, int]:
+def flat(offsets: Known) -> dict[Place, int]:
     """Returns offsets by both names at once."""
     return {
         (name, part): number
         for name, numbers in offsets.items()
         for part, number in numbers.items()
-        if part != TOPIC_ID
+        if part not in (TOPIC_ID, MARKS)
     }
 
 
-def ids_in(offsets: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+def ids_in(offsets: Known) -> dict[str, str]:
     """Returns the ids of topics that offsets state."""
     return {name: str(numbers[TOPIC_ID]) for name, numbers in offsets.items() if TOPIC_ID in numbers}
 
 
-def nested(offsets: Ends, ids: Mapping[str, str] | None = None) -> Offsets:
-    """Returns offsets as they are in a checkpoint, with the ids of topics."""
+def marks_in(offsets: Known) -> dict[Place, Mark]:
+    """Returns the marks that offsets state."""
+    return {
+        (name, part): mark
+        for name, numbers in offsets.items()
+        for part, mark in numbers.get(MARKS, {}).items()
+        if part in numbers
+    }
+
+
+def nested(offsets: Ends, ids: Mapping[str, str] | None = None, marks: Mapping[Place, Mark] | None = None) -> Offsets:
+    """Returns offsets as they are in a checkpoint, with the ids of topics, and marks."""
     found: Offsets = {}
     for (name, part), number in sorted(offsets.items()):
         found.setdefault(name, {})[part] = number
     for name, topic_id in (ids or {}).items():
         if name in found:
             found[name][TOPIC_ID] = topic_id
+    for (name, part), mark in (marks or {}).items():
+        if part in found.get(name, {}):
+            found[name].setdefault(MARKS, {})[part] = dict(mark)
     return found
 
 
@@ -148,6 +183,12 @@ def without_topics(offsets: Ends, names: Collection[str]) -> dict[Place, int]:
     return {place: number for place, number in offsets.items() if place[0] not in names}
 
 
+def without_others(offsets: Ends, changed: Mapping[Place, Change]) -> dict[Place, int]:
+    """Returns the offsets of all logs that are still those that were read."""
+    others = {place for place, change in changed.items() if change.is_another}
+    return {place: number for place, number in offsets.items() if place not in others}
+
+
 class StreamProgress:
     """Moves a stream on: from the end of one batch to the end of the next one."""
 
@@ -165,28 +206,39 @@ class StreamProgress:
         """Lets no later batch go behind what there is now."""
         self._target = flat(self._stream.latest(self._env)[1])
 
-    def advance(self, start: Mapping[str, Mapping[str, Any]], limits: Limits) -> Offsets:
+    def advance(self, start: Known, limits: Limits) -> Offsets:
         """Returns the end of the batch that begins at `start`, which is `start` if there is nothing
         to read, or too little yet. Raises `UsageError` if messages behind it are gone, with
         failOnDataLoss, and the `CorruptError` of damage at which the logs end."""
-        latest = self._stream.latest(self._env)
+        latest = self._stream.latest(self._env, start)
         begins, ends, ids = flat(latest[0]), flat(latest[1]), ids_in(latest[1])
         others = created_again(self._stream.source, ids_in(start), ids)
         before = without_topics(flat(start), others)
+        changed = {place: each for place, each in self._stream.changed.items() if place in before}
         for place, error in self._stream.stopped_by.items():
             if before.get(place, begins[place]) >= ends[place]:
                 raise error
         if self._target is not None:
             ends = {place: min(end, self._target.get(place, begins[place])) for place, end in ends.items()}
-        for what in (*others.values(), *self._losses(before, begins, ends)):
+        for what in (*others.values(), *self._losses(before, begins, ends, changed)):
             note = require_no_loss(self._stream.read, what)
             if note not in self._said:
                 self._said.add(note)
                 self.notes.append(note)
+        before = without_others(before, changed)
         starts = {place: min(max(before.get(place, begin), begin), ends[place]) for place, begin in begins.items()}
         if self._target is None and limits.rows_min is not None and not self._is_due(starts, ends, limits):
             return {name: dict(numbers) for name, numbers in start.items()}
-        return nested(self._stream.limited(starts, ends, limits, self._env) if limits else ends, ids)
+        ends = self._stream.limited(starts, ends, limits, self._env) if limits else ends
+        kept = {place: mark for place, mark in marks_in(start).items() if place in before and place not in changed}
+        is_same = ends == starts and not changed
+        return nested(ends, ids, kept if is_same else self._marks(kept, starts, ends))
+
+    def _marks(self, kept: Mapping[Place, Mark], starts: Ends, ends: Ends) -> dict[Place, Mark]:
+        """Returns the marks at the end of a batch. Those of logs of which it reads nothing are
+        kept."""
+        new = {place: end for place, end in ends.items() if end != starts[place] or place not in kept}
+        return {**kept, **self._stream.marks(starts, new, self._env)}
 
     def _is_due(self, starts: Ends, ends: Ends, limits: Limits) -> bool:
         """Whether a batch that has a minimum need not wait. The first one of a query that is
@@ -206,12 +258,14 @@ class StreamProgress:
         self._last_batch = now
         return True
 
-    def _losses(self, before: Ends, begins: Ends, ends: Ends) -> Iterator[str]:
+    def _losses(self, before: Ends, begins: Ends, ends: Ends, changed: Mapping[Place, Change]) -> Iterator[str]:
         for place, offset in before.items():
             name = f"{self._stream.source}: {' '.join(place)}"
             if place not in ends:
                 other = "or the checkpoint is that of a stream of another path"
                 yield f"{name} was deleted meanwhile, {other}: the stream was at offset {offset}"
+            elif place in changed:
+                yield f"{name}: {changed[place].what}"
             elif offset < begins[place]:
                 yield f"{name} begins at offset {begins[place]} now, the stream was at {offset}"
             elif offset > ends[place]:

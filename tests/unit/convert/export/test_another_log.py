@@ -192,7 +192,7 @@ def test_another_cluster_and_another_directory_without_ids(tmp_path: Path) -> No
     lake = tmp_path / "lake"
     added(partition(tmp_path / "one", 0, 5, cluster_id="A"), lake)
     other = partition(tmp_path / "other", 0, 20, cluster_id="B")
-    refuse(other, lake, "it is of the cluster B, the lake has records of the cluster A")
+    refuse(other, lake, "it is of the cluster B, and what was read was of the cluster A")
     none = partition(tmp_path / "none", 0, 20, value=b"other")
     refuse(none, lake, "the batch at offsets 4 to 4 is not the one that was read")
 

@@ -14,7 +14,7 @@ from logdex.frames.conditions import Condition, Conditions
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.spark.sources.arrow_batches import resized
 from logdex.spark.sources.damage import FAILFAST, DamageLog
-from logdex.spark.sources.stream_table import LogStream, Offsets, StreamProgress
+from logdex.spark.sources.stream_table import MARKS, LogStream, Offsets, StreamProgress
 from logdex.spark.sources.table import LogTable, TablePlan
 
 Row = dict[str, Any]
@@ -51,6 +51,11 @@ def batches_of(stream: LogStream, start: Offsets, env: Env = DEFAULT_ENV) -> lis
             return found
         found.append(rows_between(stream, start, end, env))
         start = end
+
+
+def unmarked(offsets: Offsets) -> Offsets:
+    """Offsets without what a stream knows the logs again by."""
+    return {name: {part: value for part, value in each.items() if part != MARKS} for name, each in offsets.items()}
 
 
 def rows_of_plan(plan: TablePlan, projection: Projection, mode: str, env: Env = DEFAULT_ENV) -> list[Row]:

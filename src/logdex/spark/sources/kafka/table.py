@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import groupby
@@ -56,8 +56,16 @@ class LogDirTable:
 
     source = SOURCE
 
-    def __init__(self, given: Mapping[str, str], env: Env = DEFAULT_ENV, *, streaming: bool = False) -> None:
-        """With `streaming`, the options that say where to begin are read as those of a stream."""
+    def __init__(
+        self,
+        given: Mapping[str, str],
+        env: Env = DEFAULT_ENV,
+        *,
+        streaming: bool = False,
+        look: Callable[[PartitionSnapshot], None] | None = None,
+    ) -> None:
+        """With `streaming`, the options that say where to begin are read as those of a stream.
+        `look` is called with each partition, while it is open."""
         options = Options(SOURCE, given, OPTIONS, OF_OTHERS)
         self.read = ReadOptions.of(options)
         env = self.read.env if self.read.storage else env
@@ -87,6 +95,8 @@ class LogDirTable:
                 frozen = freeze(snapshot, each, limits, self._isolation, or_latest=strategy == "latest")
                 self._require_there(snapshot, frozen.begin, frozen.end)
                 self.partitions.append(frozen)
+                if look is not None:
+                    look(snapshot)
             for topic in {each.topic for each in chosen}:
                 ids = {each.topic_id for each in chosen if each.topic == topic}
                 if len(ids) == 1 and (topic_id := ids.pop()) is not None:

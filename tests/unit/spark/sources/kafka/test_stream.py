@@ -3,6 +3,7 @@ segments, transactions."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import uuid
 from pathlib import Path
@@ -16,7 +17,7 @@ from logdex.kafka.log.log import Log
 from logdex.spark.sources.kafka.stream import LogDirStream
 from logdex.spark.sources.stream_table import Limits, StreamProgress
 from tests.unit.spark.sources.kafka.small_logs import START_MS, places, write
-from tests.unit.spark.sources.tables import batches_of, rows_between
+from tests.unit.spark.sources.tables import batches_of, rows_between, unmarked
 
 
 def stream(path: Path | str, **options: str) -> LogDirStream:
@@ -104,7 +105,7 @@ def test_a_batch_waits_for_its_minimum(tmp_path: Path) -> None:
     for number in range(12):
         write(root, f"t-{number % 2}", 1)
         ends.append(progress.advance(ends[-1], source.limits))
-    totals = [sum(each["t"].values()) for each in ends]
+    totals = [sum(unmarked(each)["t"].values()) for each in ends]
     assert totals == [2, 2, 2, 2, 2, 7, 7, 7, 7, 7, 12, 12, 12]
 
 
@@ -122,7 +123,8 @@ def test_a_log_that_loses_records(tmp_path: Path) -> None:
         log.truncate_to(6)
     with pytest.raises(UsageError, match="t 0 ends at offset 6 now, the stream was at 9"):
         batches_of(stream(root), {"t": {"0": 9}})
-    assert StreamProgress(stream(root, failOnDataLoss="false")).advance({"t": {"0": 9}}, Limits()) == {"t": {"0": 6}}
+    end = StreamProgress(stream(root, failOnDataLoss="false")).advance({"t": {"0": 9}}, Limits())
+    assert unmarked(end) == {"t": {"0": 6}}
     with pytest.raises(UsageError, match="ends before offset 6, and offset 8 is wanted last"):
         rows_between(stream(root), {"t": {"0": 2}}, {"t": {"0": 9}})
     shutil.rmtree(root / "t-0")
@@ -142,7 +144,7 @@ def test_committed_records(tmp_path: Path) -> None:
         log.append([Record(b"b", b"2")], producer_id=7, producer_epoch=0, sequence=0, transactional=True)
         log.append([Record(b"c", b"3")])
         end = StreamProgress(source).advance(source.initial(), Limits())
-        assert end == {"t": {"0": 1}}
+        assert unmarked(end) == {"t": {"0": 1}}
         log.append_end_marker(7, 0, commit=False)
         (rows,) = batches_of(source, end)
         assert [row["key"] for row in rows] == [b"c"]
@@ -192,7 +194,7 @@ def test_a_topic_created_again(tmp_path: Path) -> None:
     root = topic_with_id(tmp_path / "logs", 1, 5)
     source = stream(root)
     end = StreamProgress(source).advance(source.initial(), Limits())
-    assert end == {"t": {"0": 5, "topicId": IDS[0]}}
+    assert unmarked(end) == {"t": {"0": 5, "topicId": IDS[0]}}
     topic_with_id(root, 2, 9)
     told = f"t was deleted and created again: the stream has read the topic with the id {IDS[0]}, there is {IDS[1]}"
     with pytest.raises(UsageError, match=told) as raised:
@@ -201,7 +203,7 @@ def test_a_topic_created_again(tmp_path: Path) -> None:
     lenient = stream(root, failOnDataLoss="false", maxOffsetsPerTrigger="5")
     progress = StreamProgress(lenient)
     later = progress.advance(end, lenient.limits)
-    assert (later, len(progress.notes)) == ({"t": {"0": 5, "topicId": IDS[1]}}, 1)
+    assert (unmarked(later), len(progress.notes)) == ({"t": {"0": 5, "topicId": IDS[1]}}, 1)
     batches = batches_of(lenient, end)
     assert [places(rows) for rows in batches] == [{"t-0": [0, 1, 2, 3, 4]}, {"t-0": [5, 6, 7, 8]}]
 
@@ -222,5 +224,74 @@ def test_a_checkpoint_without_topic_ids(tmp_path: Path) -> None:
     (rows,) = batches_of(stream(root), {"t": {"0": 5}})
     assert places(rows) == {"t-0": [5, 6, 7, 8]}
     end = StreamProgress(stream(root)).advance({"t": {"0": 9}}, Limits())
-    assert end == {"t": {"0": 9, "topicId": IDS[0]}}
+    assert unmarked(end) == {"t": {"0": 9, "topicId": IDS[0]}}
     assert rows_between(stream(root), {"t": {"0": 9}}, end) == []
+
+
+def other_records(root: Path, count: int) -> Path:
+    """The log directory with other records in place of those of its only partition."""
+    shutil.rmtree(root / "t-0")
+    with Log.open(str(root / "t-0")) as log:
+        for _ in range(count):
+            log.append([Record(b"other", b"v" * 50, START_MS)])
+    return root
+
+
+@pytest.mark.parametrize("count", [5, 8])
+@pytest.mark.parametrize("limit", ["3", "100"])
+def test_another_log_without_ids(tmp_path: Path, count: int, limit: str) -> None:
+    """It is known by the last batch that was read, also if it has as many records."""
+    root = write(tmp_path / "logs", "t-0", 5)
+    source = stream(root, maxOffsetsPerTrigger=limit)
+    start = source.initial()
+    end = json.loads(json.dumps(StreamProgress(source).advance(start, source.limits)))
+    last = end["t"]["0"] - 1
+    assert batches_of(stream(root), end) == ([] if last == 4 else [rows_between(source, end, source.latest()[1])])
+    other_records(root, count)
+    told = f"t 0: the batch at offsets {last} to {last} is not the one that was read: it is another log"
+    for act in (lambda: StreamProgress(source).advance(end, source.limits), lambda: rows_between(source, start, end)):
+        with pytest.raises(UsageError, match=told) as raised:
+            act()
+        assert "failOnDataLoss" in str(raised.value.hint)
+    lenient = stream(root, failOnDataLoss="false")
+    assert rows_between(lenient, start, end) == [], "what was planned is gone"
+    (rows,) = batches_of(lenient, end)
+    assert [row["key"] for row in rows] == [b"other"] * count
+    progress = StreamProgress(lenient)
+    progress.advance(progress.advance(end, Limits()), Limits())
+    assert len(progress.notes) == 1
+    unknown = unmarked(end)
+    found = [row["offset"] for rows in batches_of(stream(root), unknown) for row in rows]
+    assert found == [*range(last + 1, count)], "a checkpoint without marks goes on"
+
+
+def test_records_that_were_replaced_in_the_same_topic(tmp_path: Path) -> None:
+    """As a new leader does that was behind: the stream goes on where it was."""
+    root = topic_with_id(tmp_path / "logs", 1, 5)
+    end = StreamProgress(stream(root)).advance(stream(root).initial(), Limits())
+    with Log.open(str(root / "t-0")) as log:
+        log.truncate_to(3)
+        for _ in range(5):
+            log.append([Record(b"other", b"v", START_MS)], leader_epoch=4)
+    with pytest.raises(UsageError, match=r"t 0: the batch .* under leader epoch 4: what is in place of it is not read"):
+        StreamProgress(stream(root)).advance(end, Limits())
+    (rows,) = batches_of(stream(root, failOnDataLoss="false"), end)
+    assert places(rows) == {"t-0": [5, 6, 7]}
+
+
+def test_marked_records_that_retention_or_a_compaction_removed(tmp_path: Path) -> None:
+    root = write(tmp_path / "logs", "t-0", 5, segment_bytes=200)
+    source = stream(root)
+    end = StreamProgress(source).advance(source.initial(), Limits())
+    with Log.open(str(root / "t-0"), segment_bytes=200) as log:
+        log.append([Record(b"k%d" % number, b"newer", START_MS + 100) for number in range(5)])
+        log.delete_records(5)
+    (rows,) = batches_of(source, end)
+    assert places(rows) == {"t-0": [5, 6, 7, 8, 9]}
+    with Log.open(str(root / "t-0"), segment_bytes=200, cleanup_policy="compact") as log:
+        later = StreamProgress(source).advance(end, Limits())
+        log.append([Record(b"k%d" % number, b"newest", START_MS + 200) for number in range(5)])
+        log.roll()
+        log.compact()
+    (rows,) = batches_of(source, later)
+    assert places(rows) == {"t-0": [10, 11, 12, 13, 14]}

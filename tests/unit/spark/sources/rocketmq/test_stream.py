@@ -3,20 +3,23 @@ damage."""
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from logdex.errors import CorruptError, MissingFileError, UsageError
+from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import Message
 from logdex.spark.sources.rocketmq.stream import StoreStream
 from logdex.spark.sources.rocketmq.table import StoreTable
-from logdex.spark.sources.stream_table import Limits, StreamProgress
+from logdex.spark.sources.stream_table import Limits, StreamProgress, marks_in, nested
 from logdex.testing.store_builder import write_commit_log
-from tests.unit.rocketmq.small_stores import FILE_SIZE, MESSAGES, build, message
+from tests.unit.rocketmq.small_stores import CUT, FILE_SIZE, MESSAGES, REGROWN, build, message
 from tests.unit.spark.sources.rocketmq.settings import GEOMETRY, offsets
-from tests.unit.spark.sources.tables import batches_of, rows_between, rows_of
+from tests.unit.spark.sources.tables import batches_of, rows_between, rows_of, unmarked
 
 
 def stream(path: Path | str, **options: str) -> StoreStream:
@@ -63,7 +66,7 @@ def test_a_batch_waits_for_its_minimum(tmp_path: Path, monkeypatch: pytest.Monke
     source = stream(f"{tmp_path}/*", minOffsetsPerTrigger="7", maxTriggerDelay="30s", columns="queueOffset")
     progress = StreamProgress(source)
     start = progress.advance(source.initial(), source.limits)
-    assert start == source.latest()[1], "the first batch never waits"
+    assert unmarked(start) == source.latest()[1], "the first batch never waits"
     for count, other in ((14, 10), (16, 10), (16, 10)):
         write_commit_log(str(roots[0]), MESSAGES[:count], FILE_SIZE)
         write_commit_log(str(roots[1]), MESSAGES[:other], FILE_SIZE)
@@ -189,7 +192,7 @@ def test_a_log_that_was_cut(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"s commitlog ends at offset \d+ now, the stream was at \d+"):
         batches_of(stream(root), start)
     lenient = stream(root, failOnDataLoss="false")
-    assert StreamProgress(lenient).advance(start, Limits()) == lenient.latest()[1]
+    assert unmarked(StreamProgress(lenient).advance(start, Limits())) == lenient.latest()[1]
     with pytest.raises(UsageError, match="the log ends at"):
         rows_between(stream(root), {"s": {"commitlog": 0}}, start)
 
@@ -269,3 +272,62 @@ def test_another_store(tmp_path: Path) -> None:
     lenient = stream(other, brokerName="one", failOnDataLoss="false")
     (rows,) = batches_of(lenient, end)
     assert offsets(rows) == list(range(offsets(rows)[0], 40)), "what follows, up to the end"
+
+
+@pytest.mark.parametrize("count", [10, 25])
+@pytest.mark.parametrize("limit", ["4", "100"])
+def test_another_store_whose_messages_begin_at_the_same_places(tmp_path: Path, count: int, limit: str) -> None:
+    """It is known by a message that was read, also if it has as many messages."""
+
+    def of_one_size(first: int, count: int) -> list[StoredMessage]:
+        return [message(first + number, body=b"body") for number in range(100, 100 + count)]
+
+    root = build(tmp_path / "s", of_one_size(0, 10))
+    source = stream(root, maxOffsetsPerTrigger=limit)
+    start = source.initial()
+    end = json.loads(json.dumps(StreamProgress(source).advance(start, source.limits)))
+    last = rows_between(source, start, end)[-1]["queueOffset"]
+    assert [offsets(rows) for rows in batches_of(stream(root), end)] == (
+        [[*range(last + 1, 110)]] if last < 109 else []
+    )
+    shutil.rmtree(root)
+    build(root, of_one_size(200, count))
+    told = r"at physical offset \d+ is a message of \d+ bytes, .*: the store is another one than the stream has read"
+    for act in (lambda: StreamProgress(source).advance(end, source.limits), lambda: rows_between(source, start, end)):
+        with pytest.raises(UsageError, match=told) as raised:
+            act()
+        assert "failOnDataLoss" in str(raised.value.hint)
+    lenient = stream(root, failOnDataLoss="false")
+    assert rows_between(lenient, start, end) == [], "what was planned is gone"
+    (rows,) = batches_of(lenient, end)
+    assert offsets(rows) == [*range(300, 300 + count)], "it is read from its beginning"
+    unknown = unmarked(end)
+    found = [row for rows in batches_of(stream(root), unknown) for row in rows]
+    assert offsets(found) == [*range(300 + last - 99, 300 + count)], "a checkpoint without marks goes on"
+
+
+def test_a_log_that_was_cut_and_has_grown_again(tmp_path: Path) -> None:
+    """What was read before the cut is still there, and is not read again."""
+    root = build(tmp_path / "s", MESSAGES)
+    source = stream(root)
+    end = StreamProgress(source).advance(source.initial(), Limits())
+    shutil.rmtree(root)
+    build(root, REGROWN)
+    with pytest.raises(UsageError, match="may be another one, or was cut and has grown again"):
+        StreamProgress(source).advance(end, Limits())
+    (rows,) = batches_of(stream(root, failOnDataLoss="false"), end)
+    assert offsets(rows) == [*range(offsets(rows)[0], 50)]
+    assert offsets(rows)[0] > len(CUT)
+
+
+def test_a_marked_message_that_a_broker_removed(tmp_path: Path) -> None:
+    root = build(tmp_path / "s", MESSAGES)
+    ends = [row["physicalOffset"] for row in rows_of(StoreTable({"path": str(root), **GEOMETRY}))]
+    begin = next(offset for offset in ends if offset >= FILE_SIZE)
+    source = stream(root)
+    marks = source.marks({("s", "commitlog"): 0}, {("s", "commitlog"): begin})
+    end = nested({("s", "commitlog"): FILE_SIZE}, marks=marks)
+    assert marks_in(end)
+    (root / "commitlog" / f"{0:020d}").unlink()
+    (rows,) = batches_of(source, end)
+    assert offsets(rows) == [*range(ends.index(begin), 40)]
