@@ -173,10 +173,11 @@ class MessageStore(ReadableStore):
 
     def put_columns(self, table: pa.Table | pa.RecordBatch) -> PutMessageResult:
         """Puts all rows of an Arrow table in one go. Its columns are ``topic``, and as many as are
-        wanted of ``body``, ``queue_id`` or ``sharding_key``, ``tags``, ``keys`` (a text or a list),
-        ``properties`` (a map), ``born_timestamp_ms`` and ``unique_key``; a row without one gets a
-        new one. A row whose body is null has an empty body, as all rows have without the column;
-        `put_message` refuses a body that is None.
+        wanted of ``body``, ``queue_id`` or ``sharding_key``, ``tags``, ``keys`` (a list, or a text
+        with spaces between keys), ``properties`` (a map), ``born_timestamp_ms`` and ``unique_key``;
+        a row without one gets a new one. A key with a space in a list is a `UsageError`. A row
+        whose body is null has an empty body, as all rows have without the column; `put_message`
+        refuses a body that is None.
 
         All rows are checked first, as by `put_message`, so that all or none are put. The result has
         the place of the first row, and the number and size of all. Other threads put their messages

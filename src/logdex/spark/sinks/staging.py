@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -17,14 +17,18 @@ from logdex.spark.sinks.journal import JOURNAL_NAME
 STAGED_SUFFIX = ".arrow"
 BATCH_WRITE = "write"
 """Stands for the query in the name of a file of a batch write."""
+_ID_DIGITS = 32
 _KEPT_NS = 24 * 3600 * 1_000_000_000
-_NAME = re.compile(re.escape(JOURNAL_NAME) + r"-([0-9a-zA-Z-]+)-(\d+)-[0-9a-f]{32}" + re.escape(STAGED_SUFFIX))
+_NAME = re.compile(re.escape(JOURNAL_NAME) + r"-([0-9a-zA-Z-]+)-(\d+)-([0-9a-f]{32})" + re.escape(STAGED_SUFFIX))
 
 
-def stage(directory: str, query: str, batch: int, batches: Iterable[pa.RecordBatch], env: Env) -> tuple[str, int]:
+def stage(
+    directory: str, query: str, batch: int, batches: Iterable[pa.RecordBatch], env: Env, *, write_id: str = ""
+) -> tuple[str, int]:
     """Writes rows into a new file of a directory, durably but for its name. Returns the file's
     name, which no other attempt has, and the number of rows. Without rows there is no file, and the
-    name is empty."""
+    name is empty. By the id of the write, some hexadecimal digits, `remove_staged` finds the
+    file."""
     name, path, rows = "", "", 0
     file: WriteFile | None = None
     writer: pa.RecordBatchFileWriter | None = None
@@ -33,7 +37,8 @@ def stage(directory: str, query: str, batch: int, batches: Iterable[pa.RecordBat
             if not len(each):
                 continue
             if writer is None:
-                name = f"{JOURNAL_NAME}-{query or BATCH_WRITE}-{batch}-{uuid.uuid4().hex}{STAGED_SUFFIX}"
+                own = f"{write_id}{uuid.uuid4().hex}"[:_ID_DIGITS]
+                name = f"{JOURNAL_NAME}-{query or BATCH_WRITE}-{batch}-{own}{STAGED_SUFFIX}"
                 path = f"{directory}/{name}"
                 file = env.open_write(path, exclusive=True)
                 writer = pa.ipc.new_file(pa.PythonFile(_Output(file), mode="w"), each.schema)
@@ -90,6 +95,15 @@ def read_staged(directory: str, names: Sequence[str], env: Env) -> pa.Table:
             error.hint = "the rows of a batch that was not appended completely are lost with it"
             raise
     return pa.concat_tables(tables)
+
+
+def remove_staged(directory: str, batch: int, write_id: str, kept: Collection[str], env: Env) -> None:
+    """Removes what the tasks of one write have staged of a batch, but for the files that are
+    kept: also what a task has staged that failed, or that Spark has killed."""
+    for name in env.list_dir(directory):
+        found = _NAME.fullmatch(name)
+        if found is not None and int(found[2]) == batch and found[3].startswith(write_id) and name not in kept:
+            env.remove(f"{directory}/{name}")
 
 
 def sweep(directory: str, query: str, batch: int, now_ns: int, env: Env) -> None:

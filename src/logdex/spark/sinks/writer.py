@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,8 +16,9 @@ from logdex.errors import EnvironmentProblem, StorageError
 from logdex.io.env import DEFAULT_ENV
 from logdex.spark.attempts import freeze_imports
 from logdex.spark.sinks.commit import commit_batch
+from logdex.spark.sinks.journal import SinkJournal
 from logdex.spark.sinks.sink import Sink
-from logdex.spark.sinks.staging import stage
+from logdex.spark.sinks.staging import remove_staged, stage
 
 QUERY_PROPERTY, BATCH_PROPERTY = "sql.streaming.queryId", "streaming.sql.batchId"
 """The names under which Spark tells a task which query and batch it works for."""
@@ -30,15 +32,6 @@ class StagedRows(WriterCommitMessage):
     query: str
 
 
-def _stage(sink: Sink, query: str, batch: int, batches: Iterator[pa.RecordBatch]) -> StagedRows:
-    freeze_imports()
-    context = TaskContext.get()
-    task = 0 if context is None else context.partitionId()
-    DEFAULT_ENV.make_dirs_durably(sink.directory)
-    rows = sink.prepared(batches, task, time.time_ns() // 1_000_000)
-    return StagedRows(stage(sink.directory, query, batch, rows, DEFAULT_ENV)[0], query)
-
-
 def _files(messages: list[WriterCommitMessage | None]) -> tuple[str, ...]:
     return tuple(each.file for each in messages if isinstance(each, StagedRows) and each.file)
 
@@ -48,15 +41,29 @@ class _Target:
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
+        self._id = uuid.uuid4().hex[:16]
         self._is_new = not DEFAULT_ENV.exists(sink.directory)
 
-    def discard(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Removes what finished tasks have staged, and the directory if this write has made it and
-        nothing is in it. Others may still be staging; the next commits sweep their files."""
+    def stage(self, query: str, batch: int, batches: Iterator[pa.RecordBatch]) -> StagedRows:
+        """Stages the rows of one task."""
+        freeze_imports()
+        context = TaskContext.get()
+        task = 0 if context is None else context.partitionId()
+        DEFAULT_ENV.make_dirs_durably(self.sink.directory)
+        rows = self.sink.prepared(batches, task, time.time_ns() // 1_000_000)
+        name, _ = stage(self.sink.directory, query, batch, rows, DEFAULT_ENV, write_id=self._id)
+        return StagedRows(name, query)
+
+    def discard(self, batch: int) -> None:
+        """Removes what tasks have staged of a batch, but for what the journal has as begun, and the
+        directory if this write has made it and nothing is in it. A task that has yet to stage its
+        first rows may leave a file, which a commit sweeps when it is a day old."""
         directory = self.sink.directory
-        for name in _files(messages):
-            DEFAULT_ENV.remove(f"{directory}/{name}")
-        if self._is_new and DEFAULT_ENV.is_dir(directory) and not DEFAULT_ENV.list_dir(directory):
+        if not DEFAULT_ENV.is_dir(directory):
+            return
+        pending = SinkJournal.read(directory, DEFAULT_ENV).pending
+        remove_staged(directory, batch, self._id, () if pending is None else pending.files, DEFAULT_ENV)
+        if self._is_new and not DEFAULT_ENV.list_dir(directory):
             with suppress(StorageError):  # a task has come to stage rows there
                 DEFAULT_ENV.remove_dir(directory)
 
@@ -69,17 +76,18 @@ class LogWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
         """Stages the rows of one task."""
-        return _stage(self._target.sink, "", 0, iterator)
+        return self._target.stage("", 0, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Appends the rows of all tasks, in the order of the tasks."""
         files = _files(messages)
         if files:
             commit_batch(self._target.sink.directory, self._target.sink.open, "", 0, files)
+            self._target.discard(0)  # of tasks that were run again
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Appends nothing."""
-        self._target.discard(messages)
+        self._target.discard(0)
 
 
 class LogStreamWriter(DataSourceStreamArrowWriter):
@@ -95,7 +103,7 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         batch = None if context is None else context.getLocalProperty(BATCH_PROPERTY)
         if not query or batch is None:
             raise EnvironmentProblem("Spark does not tell of which query a task is", hint="use PySpark 4.3")
-        return _stage(self._target.sink, query, int(batch), iterator)
+        return self._target.stage(query, int(batch), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
         """Appends the rows of all tasks, unless the batch was appended before."""
@@ -106,4 +114,4 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
         """Appends nothing of a batch."""
-        self._target.discard(messages)
+        self._target.discard(batch_id)

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from logdex.errors import UsageError
 from logdex.frames.times import milliseconds_hint
+from logdex.rocketmq.message.properties import KEY_SEPARATOR
 
 Int64s = npt.NDArray[np.int64]
 
@@ -98,6 +99,17 @@ def maps_of(table: pa.Table | pa.RecordBatch) -> Any:
     return column
 
 
+def _require_single_keys(keys: Any) -> None:
+    """Raises `UsageError` for a key with a space: readers would find several in place of it."""
+    has_space = pc.match_substring(keys, KEY_SEPARATOR)
+    if pc.any(has_space).as_py():
+        found = keys.filter(has_space)[0].as_py().decode("utf-8", "backslashreplace")
+        raise UsageError(
+            f"the column keys has a key with a space in it, {found!r}, and spaces separate keys in RocketMQ",
+            hint="make several keys of it, or put another character in place of the space",
+        )
+
+
 def keys_of(table: pa.Table | pa.RecordBatch) -> Any:
     """The KEYS of each row, null where it has none."""
     column = column_of(table, "keys")
@@ -105,11 +117,13 @@ def keys_of(table: pa.Table | pa.RecordBatch) -> Any:
         if column.flatten().null_count:
             raise UsageError("the column keys has a null among the keys of a row", hint="leave the nulls out")
         try:
-            column = pc.binary_join(column.cast(_KEY_LISTS), pa.scalar(b" ", pa.large_binary()))
+            lists = column.cast(_KEY_LISTS)
         except pa.ArrowException as error:
             raise UsageError(
                 f"the column keys is {column.type}, and must have texts: {error}", hint="cast it before"
             ) from None
+        _require_single_keys(lists.flatten())
+        column = pc.binary_join(lists, pa.scalar(KEY_SEPARATOR, pa.large_binary()))
     column = _as_type(column, "keys", pa.large_binary(), "texts or bytes")
     is_empty = pc.equal(pc.binary_length(column), 0)
     return pc.if_else(is_empty, pa.scalar(None, pa.large_binary()), column) if pc.any(is_empty).as_py() else column

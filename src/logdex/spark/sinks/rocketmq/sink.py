@@ -18,6 +18,7 @@ from logdex.primitives.host import Host
 from logdex.rocketmq.message.topic_names import require_topic_name
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.message_store.put.message import PutMessageStatus
+from logdex.rocketmq.message_store.put.table_columns import keys_of
 from logdex.rocketmq.message_store.put.unique_keys import UniqueKeys
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
 from logdex.spark.sinks.commit import Destination
@@ -84,7 +85,7 @@ class StoreSink:
                 "queue_id": found["queueId"],
                 "sharding_key": found["shardingKey"],
                 "tags": found["tags"],
-                "keys": batch.column("keys") if "keys" in batch.schema.names else None,
+                "keys": keys_of(batch) if "keys" in batch.schema.names else None,
                 "properties": property_maps(batch),
                 "born_timestamp_ms": times_ms(batch, "bornTimestamp", now_ms),
                 "unique_key": made,

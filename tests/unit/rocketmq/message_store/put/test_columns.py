@@ -75,6 +75,7 @@ def test_all_rows_or_none(table: dict[str, Any], status: PutMessageStatus, tmp_p
         ({"keys": [1.5]}, "keys is double, and must have texts or bytes"),
         ({"keys": [[1]]}, "keys is list<item: int64>, and must have texts"),
         ({"keys": [["a", None]]}, "keys has a null among the keys of a row .leave the nulls out"),
+        ({"keys": [["b", "c d"]]}, "keys has a key with a space in it, 'c d', and spaces separate keys"),
         ({"unique_key": [1]}, "unique_key is int64, and must have texts or bytes"),
         ({"sharding_key": [1]}, "sharding_key is int64, and must have texts or bytes"),
         ({"queue_id": ["x"]}, "queue_id is string, and must have whole numbers"),

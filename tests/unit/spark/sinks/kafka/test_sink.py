@@ -17,6 +17,7 @@ from logdex.kafka.log.log import Log
 from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 from logdex.primitives.murmur2 import murmur2
+from logdex.spark.sinks.journal import Pending, SinkJournal
 from logdex.spark.sinks.kafka.sink import LogDirSink
 from logdex.spark.sinks.rocketmq.sink import StoreSink
 from logdex.spark.sinks.writer import LogWriter
@@ -180,6 +181,27 @@ def test_a_failed_write_leaves_no_directory_that_it_made(tmp_path: Path) -> None
             writer.write(iter([batch]))
         writer.abort([None])
         assert root.exists() == (root == tmp_path)
+
+
+def test_a_failed_write_removes_what_a_killed_task_has_staged(tmp_path: Path) -> None:
+    """Of such a task the driver has no message. What another write stages, and what the journal has
+    as begun, stays."""
+    batch, root = pa.record_batch({"value": [b"x"]}), tmp_path / "logs"
+    writer, other, begun = (LogWriter(sink(root, batch, topic="t")) for _ in range(3))
+    for each in (writer, writer, other):
+        each.write(iter([batch]))
+    kept = begun.write(iter([batch]))
+    SinkJournal(pending=Pending("", 0, (kept.file,), {"t-0": 0})).write(str(root), DEFAULT_ENV)
+    begun.write(iter([batch]))
+    assert len([*root.glob("*.arrow")]) == 5
+    begun.abort([None, kept])
+    assert len([*root.glob("*.arrow")]) == 4
+    writer.abort([None, None])
+    assert len([*root.glob("*.arrow")]) == 2
+    staged = other.write(iter([batch]))
+    SinkJournal().write(str(root), DEFAULT_ENV)
+    other.commit([staged])
+    assert [path.name for path in root.glob("*.arrow")] == [kept.file]
 
 
 def test_a_partition_that_is_in_use(tmp_path: Path) -> None:

@@ -75,6 +75,7 @@ def test_batches_are_counted_per_query(tmp_path: Path) -> None:
         ({"body": [datetime.now(UTC)]}, {"topic": "t"}, "the column body is timestamp: .*cast it to string"),
         ({"body": [b"x"], "queueId": ["q"]}, {"topic": "t"}, "the column queueId is string: .*cast it to int"),
         ({"body": [b"x"], "bornTimestamp": ["q"]}, {"topic": "t"}, "the column bornTimestamp is string"),
+        ({"body": [b"x"], "keys": [["a", "b c"]]}, {"topic": "t"}, "with a space in it, 'b c', .* .make several"),
         ({"body": [b"x"], "properties": ["[1]"]}, {"topic": "t"}, "say a JSON object"),
         ({"body": [b"x"]}, {"topic": "t", "tag": "x"}, "rocketmq_store has no option 'tag'"),
         ({"body": [b"x" * (5 << 20)]}, {"topic": "t"}, "no message that the store takes"),
