@@ -110,8 +110,8 @@ class ScanFrames(ABC):
         return pa.RecordBatchReader.from_batches(table.schema, batches).__arrow_c_stream__(requested_schema)
 
     def to_pandas(self, columns: Sequence[str] | None = None) -> Any:
-        """Returns some columns (None: all) as a `pandas.DataFrame`. Raises `EnvironmentProblem`
-        without pandas."""
+        """Returns some columns (None: all) as a `pandas.DataFrame`, in which `topic` is a
+        Categorical. Raises `EnvironmentProblem` without pandas."""
         from logdex.frames.extras import require
 
         require("pandas")

@@ -57,7 +57,9 @@ def test_timestamps_can_be_named(snapshot: Any) -> None:
 
 def test_eager_frames_have_the_columns_of_lazy_ones(snapshot: Any) -> None:
     names = snapshot.scan().to_dataset().schema.names
-    assert list(snapshot.scan().to_pandas()) == names
+    frame = snapshot.scan().to_pandas()
+    assert list(frame) == names
+    assert frame["topic"].dtype == "category"
     assert snapshot.scan().to_polars().equals(snapshot.scan().to_lazy_polars().collect())
     with pytest.raises(UsageError, match=r"no column 'topik' .did you mean topic"):
         snapshot.scan().to_pandas(["topik"])
