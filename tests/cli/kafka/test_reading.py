@@ -354,3 +354,9 @@ def test_get_says_that_an_offset_is_a_marker(tmp_path: Path) -> None:
         assert "begins at offset 1, a transaction marker, which only --control shows" in told.stderr, told
         assert "transaction marker" not in run("get", tmp_path / "a-0", *place, "--control").stderr
     assert "transaction marker" not in run("get", tmp_path / "a-0", "--offset", 0).stderr
+
+
+def test_stats_shows_an_empty_key(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "a-0") as log:
+        log.append([Record(key=b"", value=b"x")] * 3)
+    assert "  frequent key  '' of a, 3 messages\n" in run("stats", tmp_path).stdout

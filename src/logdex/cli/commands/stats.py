@@ -103,7 +103,8 @@ def _print(report: StatsReport) -> None:
         busiest = max(report.hours, key=lambda each: each.messages)
         emit(f"  busiest hour  {human_time(busiest.hour_ms)}, {counted(busiest.messages, 'message')}")
     for key in report.keys[:3]:
-        emit(f"  frequent key  {key.key} of {key.topic}, {counted(key.messages, 'message')}")
+        name = key.key or "''"
+        emit(f"  frequent key  {name} of {key.topic}, {counted(key.messages, 'message')}")
     lags = [(each.group, each.topic, str(each.queue), f"{each.lag:,}") for each in report.groups[:_ROWS]]
     if lags:
         table([("group", "topic", "queue", "lag"), *lags], right=(2, 3))
