@@ -118,6 +118,11 @@ def test_a_table_of_ones_own(tmp_path: Path) -> None:
     ("columns", "format_name", "said"),
     [
         ({"value": ["x"]}, "kafka", "nothing says the topic"),
+        (
+            {"value": ["x", "y"], "topic": ["t", None]},
+            "kafka",
+            "parquet: a row has no topic .fill the nulls of the column topic",
+        ),
         ({"topic": [None]}, "kafka", "a row has no topic"),
         ({"topic": ["a"], "partition": ["x"]}, "kafka", "the column partition is string"),
         ({"topic": ["a"], "partition": [-1]}, "kafka", "the column partition has -1"),

@@ -19,6 +19,7 @@ from logdex.jobs.tasks import LocalRunner
 from logdex.kafka import Log, Record
 from logdex.kafka.directory.log_dir import KafkaLogDir
 from logdex.kafka.files.checkpoints import TopicPartition
+from logdex.kafka.internal_topics.consumer_offsets import TOPIC, offset_commit, partition_for
 from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
 from logdex.rocketmq.consuming.consumer_offsets import ConsumerOffsetManager
 from logdex.rocketmq.snapshot.store_snapshot import StoreSnapshot
@@ -89,6 +90,25 @@ def test_records_of_transactions(tmp_path: Path) -> None:
     assert (report.messages, report.lossy) == (3, True)
     assert "offsets 7 to 8 are not read: a transaction is open since offset 7 (--isolation-level" in report.losses[0]
     assert [note.partition(",")[0] for note in report.notes] == [told]
+
+
+def test_committed_offsets_of_what_is_not_converted(tmp_path: Path) -> None:
+    """A partition that is left out is not one without records."""
+    root = tmp_path / "logs"
+    for name, count in (("orders-0", 2), ("audit-0", 2), ("empty-0", 0)):
+        with Log.open(str(root / name)) as log:
+            for _ in range(count):
+                log.append([Record(value=b"v")])
+    with Log.open(str(root / f"{TOPIC}-{partition_for('g')}")) as log:
+        log.append([offset_commit("g", TopicPartition(name, 0), 1, 1) for name in ("orders", "audit", "empty")])
+    everything = convert(LogDirSource(str(root)), str(tmp_path / "all"), settings=NEW, sync=False)
+    assert [note for note in everything.notes if "offsets of" in note] == [
+        "g: offsets of empty-0, which has no records"
+    ]
+    one = convert(LogDirSource(str(root), topic="orders"), str(tmp_path / "one"), settings=NEW, sync=False)
+    assert sorted(note for note in one.notes if "offsets of" in note) == [
+        f"g: offsets of {name}-0, which is not converted" for name in ("audit", "empty")
+    ]
 
 
 def test_records_below_the_log_start_are_counted(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -24,6 +25,8 @@ _VERSION = 2
 _VERSIONS = (1, 2)
 """Those that can be read. The first has no marks."""
 _SIZE_BYTES_MAX = 256 << 20
+_FLAGS = {"begin_ms": "from", "end_ms": "to"}
+"""Those whose names are not made of the names in a filter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +79,27 @@ class Manifest:
         if format_name != self.format:
             raise UsageError(f"{output} has messages of another format, {self.format}", hint=hint)
         if dict(wanted) != dict(self.filter):
-            raise UsageError(
-                f"{output} was exported with the filter {json.dumps(self.filter)}", hint=f"give it, or {hint}"
-            )
+            told = f"with the filter {json.dumps(self.filter)}" if self.filter else "without a filter"
+            raise UsageError(f"{output} was exported {told}", hint=f"{self._how_to_go_on(wanted)}, or {hint}")
+
+    def _how_to_go_on(self, wanted: Mapping[str, Any]) -> str:
+        """Which options of ``logdex export`` make another filter the one of this export, in
+        words."""
+        missing = [_option(name, value) for name, value in self.filter.items() if wanted.get(name) != value]
+        others = [_flag(name) for name in wanted if name not in self.filter]
+        steps = ([f"give {' '.join(missing)}"] if missing else []) + (
+            [f"leave out {', '.join(others)}"] if others else []
+        )
+        return " and ".join(steps)
+
+
+def _flag(name: str) -> str:
+    """The option that sets a part of a filter."""
+    return f"--{_FLAGS.get(name, name.replace('_', '-'))}"
+
+
+def _option(name: str, value: Any) -> str:
+    return _flag(name) if value is True else f"{_flag(name)} {shlex.quote(str(value))}"
 
 
 def require_own(output: str, has_manifests: bool, env: Env) -> None:

@@ -81,6 +81,9 @@ class TableFile:
 
     def _with_topic(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if "topic" in batch.schema.names:
+            if batch.column("topic").null_count:
+                hint = "fill the nulls of the column topic, or leave the column out and name the folder topic=NAME"
+                raise UsageError(f"{self.path}: a row has no topic", hint=hint)
             return batch
         if self.topic is None:
             hint = "add a column topic, or name the folder topic=NAME"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
@@ -124,7 +124,7 @@ def _convert(
         ]
         for _, place, offset, made in heapq.merge(*streams, key=lambda row: row[0]):
             store.put(place, offset, made, waiting.get(place, []))
-        store.end(waiting)
+        store.end(waiting, plan.positions)
     done.notes += [
         f"{place}: {counted(number, 'record')} of aborted transactions left out, which no consumer reads"
         for place, number in sorted(aborted.items())
@@ -219,14 +219,17 @@ class _Store:
             self._done.offsets.setdefault(group, {})[queue] = translated
         del commits[:known]
 
-    def end(self, waiting: Commits) -> None:
-        """Notes the committed offsets behind the last records."""
+    def end(self, waiting: Commits, converted: Collection[str]) -> None:
+        """Notes the committed offsets behind the last records of the partitions that are
+        converted."""
         for place, commits in waiting.items():
             if place in self._queues:
                 self._note(commits, 1 << 62, self._queues[place], self._counts[place])
             elif commits:
                 groups = ", ".join(group for _, group in commits)
-                self._done.notes.append(f"{groups}: offsets of {place.topic}-{place.partition}, which has no records")
+                name = f"{place.topic}-{place.partition}"
+                why = "has no records" if name in converted else "is not converted"
+                self._done.notes.append(f"{groups}: offsets of {name}, which {why}")
         self._done.notes += [
             f"the topic {lost!r} stays {topic}: no folder of a store can be named {lost!r}"
             for topic, lost in sorted(self._lost_topics)

@@ -125,8 +125,17 @@ def test_a_filter(tmp_path: Path) -> None:
     rows = exported(output)
     assert without_day(rows) == rows_of(some)
     assert {(row["topic"], row["queueId"]) for row in rows} == {("TopicA", 0)}
-    with pytest.raises(UsageError, match=r"was exported with the filter .*TopicA"):
+    told = rf"was exported with the filter .*TopicA.* .give --topic TopicA --queue 0 --from {START_MS + 2 * DAY_MS}, or"
+    with pytest.raises(UsageError, match=told):
         export(source, str(output), sync=False)
+    some = replace(source, wanted=ReadFilter(topic=b"TopicA", begin_ms=START_MS + 2 * DAY_MS, begin_offset=5))
+    with pytest.raises(UsageError, match=r"give --queue 0 and leave out --physical-offset, or choose another --output"):
+        export(some, str(output), sync=False)
+    export(source, str(tmp_path / "all"), sync=False)
+    with pytest.raises(
+        UsageError, match=r"all was exported without a filter .leave out --topic, --from, --physical-off"
+    ):
+        export(some, str(tmp_path / "all"), sync=False)
     (tmp_path / "logs").mkdir()
     with pytest.raises(UsageError, match="messages of another format, rocketmq"):
         export(partition(tmp_path / "logs", 0, 1), str(output), sync=False)
