@@ -97,7 +97,9 @@ def rebuild_on(
             if whole.trimmed:
                 report.note_trimmed(whole.trimmed)
                 log.refresh()  # it begins later now
-            names = complete_output(root, staging.directory, log, config, report, sync=sync, env=env)
+            names = complete_output(
+                root, staging.directory, log, whole.end, whole.newest_ms, config, report, sync=sync, env=env
+            )
         report.kept = staging.publish(names, settings=settings_by_folder(config))
     outputs.note(whole, config, report)
     report.note_unusable(log.unusable.values())

@@ -68,7 +68,7 @@ def rebuild(
     command = command_line("rebuild", env.real_path(root), env.real_path(output), in_place=in_place, flags=flags)
     with staged_output(output, in_place=in_place, lock=lock, command=command, sync=sync, env=env) as staging:
         with uncut:
-            end = derive_files(
+            end, newest_ms = derive_files(
                 *(scanner, log, staging.directory, config, known, named.zone, report),
                 sync=sync,
                 progress=progress,
@@ -78,7 +78,7 @@ def rebuild(
             if scanner.trimmed:
                 report.note_trimmed(scanner.trimmed)
                 log.refresh()  # it begins later now
-            names = complete_output(root, staging.directory, log, config, report, sync=sync, env=env)
+            names = complete_output(root, staging.directory, log, end, newest_ms, config, report, sync=sync, env=env)
         report.kept = staging.publish(names, settings=settings_by_folder(config))
     report.note_end(end, scanner.left_out)
     report.note_unusable(log.unusable.values())
@@ -100,15 +100,17 @@ def derive_files(
     sync: bool,
     env: Env,
     progress: Progress | None = None,
-) -> LogEnd:
+) -> tuple[LogEnd, int]:
     """Writes the ConsumeQueues and IndexFiles of `log` below `directory`, in one pass of `scanner`,
-    and counts them in `report`. IndexFiles are named by times in `zone`. Returns the end of the
-    log."""
+    and counts them in `report`. IndexFiles are named by times in `zone`. Returns the end of the log
+    and the greatest store time of a message, 0 without messages."""
+    newest_ms = 0
     with StoreWriter(directory, config, env, sync=sync, known=known, zone=zone) as writer:
         for window in scanner.scan(log, log.readable_from()):
             writer.put(window, scanner)
+            newest_ms = max(newest_ms, window.newest_ms)
             if progress is not None:
                 progress(scanner.messages, window.end_offset - log.readable_from())
         writer.finish(report)
     assert scanner.end is not None  # the scan ran to its end
-    return scanner.end
+    return scanner.end, newest_ms

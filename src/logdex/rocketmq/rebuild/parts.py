@@ -44,7 +44,8 @@ class PartScan:
     next part must begin, -1 if the file, or the log (at `end`), ends in this part. `behind` is the
     byte after the last message. `queues` maps each queue to its number in the stage file and the
     number of its ConsumeQueue entries, in the order of first entries. `keyless_messages` is the
-    number of messages after the last one that has keys. `last_crc` is the CRC-32 of all bytes of
+    number of messages after the last one that has keys. `newest_ms` is the greatest store time of a
+    message. `last_crc` is the CRC-32 of all bytes of
     the last message. `left_out` has the ranges that could not be read. `was_trimmed` states that a
     broker has removed the file before it was scanned: then it has no messages.
     """
@@ -57,6 +58,7 @@ class PartScan:
     messages: int = 0
     keys: int = 0
     keyless_messages: int = 0
+    newest_ms: int = 0
     last_crc: int = 0
     queues: dict[QueueName, tuple[int, int]] = field(default_factory=dict)
     stage: StageFile | None = None
@@ -154,6 +156,7 @@ def _stage_window(
     index, runs = index_window(window), deriver.derive(window, scanner.table)
     stage.put(index, runs)
     result.messages += window.count
+    result.newest_ms = max(result.newest_ms, window.newest_ms)
     result.last_crc = window.last_crc()
     if window.key_count:
         result.keys += window.key_count
@@ -183,6 +186,11 @@ class WholeLog:
     def messages(self) -> int:
         """The number of messages in the valid log."""
         return sum(scan.messages for scan in self.scans)
+
+    @property
+    def newest_ms(self) -> int:
+        """The greatest store time of a message, 0 without messages."""
+        return max((scan.newest_ms for scan in self.scans), default=0)
 
     @staticmethod
     def of(scans: list[PartScan], end: LogEnd, left_out: list[LeftOutRange]) -> WholeLog:

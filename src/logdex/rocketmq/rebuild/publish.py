@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from logdex.io.env import Env
 from logdex.jobs.publication import Names
 from logdex.rocketmq.commit_log.commit_log import CommitLog
+from logdex.rocketmq.commit_log.log_end import LogEnd
 from logdex.rocketmq.files.store_files import CHECKPOINT_FILE, CONSUME_QUEUE_DIR, INDEX_DIR, queue_folder
 from logdex.rocketmq.index_file.derive import index_file_names
 from logdex.rocketmq.rebuild.carry_over import carry_over_queues
@@ -15,15 +16,32 @@ from logdex.rocketmq.rebuild.parts import WholeLog
 from logdex.rocketmq.rebuild.report import RebuildReport
 from logdex.rocketmq.rebuild.source import PUBLISHED
 from logdex.rocketmq.rebuild.write import IndexDone, LeftOut, QueuesDone
+from logdex.rocketmq.recognise.lost_end import losses_and_notes
 from logdex.rocketmq.settings.store_config import StoreConfig
 from logdex.rocketmq.settings.time_zone import TimeZone
 
 
 def complete_output(
-    root: str, directory: str, log: CommitLog, config: StoreConfig, report: RebuildReport, *, sync: bool, env: Env
+    root: str,
+    directory: str,
+    log: CommitLog,
+    end: LogEnd,
+    newest_ms: int,
+    config: StoreConfig,
+    report: RebuildReport,
+    *,
+    sync: bool,
+    env: Env,
 ) -> Names:
-    """Adds to the files in `directory` what must be published with them. Returns the names to
+    """Adds to the files in `directory` what must be published with them, and to the report what
+    tells of messages behind the `end` of the log, whose newest message was stored at `newest_ms`:
+    if the files are published in the store, nothing tells of them any more. Returns the names to
     publish: the checkpoint comes last, because it vouches for the IndexFiles."""
+    if not log.is_one_file:
+        named = 0 if end.is_clean else log.end_offset  # the report names the damage
+        losses, notes = losses_and_notes(root, end.offset, newest_ms, config, env, named=named)
+        report.losses += losses
+        report.notes += notes
     carry_over_queues(root, directory, log.readable_from(), config, report, sync=sync, env=env)
     report.checkpoint = add_checkpoint(root, directory, sync=sync, env=env)
     return Names(PUBLISHED, last=(CHECKPOINT_FILE,) if report.checkpoint else ())

@@ -8,12 +8,14 @@ entries behind the new end of a ConsumeQueue, and offsets that groups had commit
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from logdex.errors import StoreError
 from logdex.io.env import Env
 from logdex.io.open_files import OpenFiles
 from logdex.primitives.shown import counted, utc_time
+from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue, discover_queues
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
 from logdex.rocketmq.files.store_files import StorePaths
@@ -54,8 +56,38 @@ def find_lost_end(
     if entries:
         point = counted(entries, "entry points", "entries point")
         text = f"{paths.consume_queue}: {point} behind the log's end at {end_offset}, up to physical offset {last}"
-        found.append(Tells(text, last, is_sure=flushed_ms is None or is_ahead))
+        found.append(Tells(text, last, is_sure=flushed_ms is None or bool(found)))
     return found
+
+
+def losses_and_notes(
+    root: str, end_offset: int, newest_ms: int, config: StoreConfig, env: Env, *, named: int = 0
+) -> tuple[list[str], list[str]]:
+    """Returns what to report of `find_lost_end`, as (losses, notes), without what tells only of
+    bytes before `named`. It is a loss, unless a broker runs or was killed: what it writes may be on
+    disk ahead of the log."""
+    losses, notes = list[str](), list[str]()
+    for tells in find_lost_end(root, end_offset, newest_ms, config, env):
+        offset = end_offset if tells.offset is None else tells.offset
+        if named > offset:
+            continue
+        if env.exists(StorePaths(root).abort):
+            notes.append(f"{tells.text}: a broker that runs, or was killed, writes it ahead of the log")
+        elif not tells.is_sure:
+            notes.append(f"{tells.text}, as if a recovery had cut it")
+        elif _has_grown(root, offset, config, env):
+            notes.append(f"{tells.text}: a broker has written on meanwhile")
+        else:
+            losses.append(f"{tells.text}: the log's last messages are lost, unless there is a copy of their file")
+    return losses, notes
+
+
+def _has_grown(root: str, offset: int, config: StoreConfig, env: Env) -> bool:
+    """Whether the log has a message at a physical offset by now."""
+    with CommitLog.of_config(root, config, env=env) as log, suppress(StoreError):
+        log.read_message(offset)
+        return True
+    return False
 
 
 def _flushed_ms(path: str, env: Env) -> int | None:

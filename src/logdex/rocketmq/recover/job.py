@@ -38,7 +38,7 @@ from logdex.rocketmq.rebuild.local import derive_files
 from logdex.rocketmq.rebuild.report import RebuildReport
 from logdex.rocketmq.rebuild.source import PUBLISHED, settle_unfinished
 from logdex.rocketmq.rebuild.space import output_size_bytes
-from logdex.rocketmq.recognise.lost_end import find_lost_end
+from logdex.rocketmq.recognise.lost_end import losses_and_notes
 from logdex.rocketmq.recover.place import NewFile, NewLog, place
 from logdex.rocketmq.recover.report import RecoverReport, Skipped
 from logdex.rocketmq.recover.small_files import CONFIG_DIR, copy_config, write_checkpoint
@@ -269,7 +269,7 @@ class _Recovery:
         with written:
             scanner = Scanner(config, env=env)
             zone = resolve_name_zone(StorePaths(self._root).index, None, env=env).zone
-            end = derive_files(scanner, written, directory, config, known, zone, derived, sync=self._sync, env=env)
+            end, _ = derive_files(scanner, written, directory, config, known, zone, derived, sync=self._sync, env=env)
             carry_over_queues(self._root, directory, written.min_offset, config, derived, sync=self._sync, env=env)
         derived.note_end(end)
         report.files += derived.files
@@ -292,8 +292,8 @@ class _Recovery:
             )
 
     def _note_lost_end(self, new: NewLog) -> None:
-        """Reports messages behind the end of the log that something else tells of. They are a loss,
-        unless a broker runs or was killed: what it writes may be on disk ahead of the log."""
+        """Reports messages behind the end of the log that something else tells of, without what is
+        named already."""
         if self._log.is_one_file:
             return
         report, end = self._report, new.end_offset
@@ -301,23 +301,6 @@ class _Recovery:
         named = max(
             (each.physical_offset + each.end - each.start for each in report.skipped if each.is_loss), default=0
         )
-        for tells in find_lost_end(self._root, end, newest_ms, self._config, self._env):
-            if named > (end if tells.offset is None else tells.offset):
-                continue  # the damage is named already
-            if self._env.exists(StorePaths(self._root).abort):
-                report.notes.append(f"{tells.text}: a broker that runs, or was killed, writes it ahead of the log")
-            elif not tells.is_sure:
-                report.notes.append(f"{tells.text}, as if a recovery had cut it")
-            elif tells.offset is not None and self._has_grown(tells.offset):
-                report.notes.append(f"{tells.text}: a broker has written on meanwhile")
-            else:
-                report.losses.append(
-                    f"{tells.text}: the log's last messages are lost, unless there is a copy of their file"
-                )
-
-    def _has_grown(self, offset: int) -> bool:
-        """Whether the log that was read has a message at a physical offset by now."""
-        with CommitLog.of_config(self._root, self._config, env=self._env) as log, suppress(StoreError):
-            log.read_message(offset)
-            return True
-        return False
+        losses, notes = losses_and_notes(self._root, end, newest_ms, self._config, self._env, named=named)
+        report.losses += losses
+        report.notes += notes

@@ -331,3 +331,38 @@ def test_blocks_of_entries_change_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     rebuild(str(tmp_path / "store"), str(tmp_path / "blocks"), CONFIG, sync=False)
     assert max(written) == entries
     assert contents(tmp_path / "blocks") == contents(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("harm", ["removed", "emptied", "zeros"])
+@pytest.mark.parametrize("was_killed", [False, True], ids=["closed", "killed"])
+def test_a_lost_end_of_which_what_is_replaced_tells(harm: str, was_killed: bool, tmp_path: Path) -> None:
+    """What a killed broker had not written to disk is no damage of the files."""
+    store = tmp_path / "store"
+    write_commit_log(str(store), messages(60), 4096)
+    rebuild(str(store), str(store), CONFIG, in_place=True, sync=False)
+    assert check(store, tmp_path, CONFIG, 3000).losses == []
+    last = max((store / "commitlog").iterdir())
+    last.write_bytes(bytes(4096) if harm == "zeros" else b"")
+    if harm == "removed":
+        last.unlink()
+    if was_killed:
+        (store / "abort").write_text("1")
+    report = check(store, tmp_path, CONFIG, 3000)
+    by_index, by_queue = report.notes if was_killed else report.losses
+    assert "keys of messages up to physical offset" in by_index
+    assert f"behind the log's end at {report.end_offset}" in by_queue
+    report = rebuild(str(store), str(store), CONFIG, in_place=True, sync=False)
+    assert report.lossy is not was_killed
+
+
+def test_of_damage_only_what_lies_behind_the_last_file_is_told_again(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    write_commit_log(str(store), messages(60), 4096)
+    rebuild(str(store), str(store), CONFIG, in_place=True, sync=False)
+    *_, before, last = sorted((store / "commitlog").iterdir())
+    data = before.read_bytes()
+    before.write_bytes(bytes(100) + data[100:])
+    assert len(check(store, tmp_path, CONFIG, 3000).losses) == 1
+    last.unlink()
+    ending, _by_queue, _damage = check(store, tmp_path, CONFIG, 3000).losses
+    assert "the log's last messages are lost" in ending
