@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,6 +58,20 @@ def test_one_file(damaged: Path, tmp_path: Path) -> None:
     done = run("recover", damaged / "commitlog" / f"{FILE_SIZE:020d}", "--output", tmp_path / "out", *SIZES)
     assert done.exit_code == 3, done
     assert run("cat", tmp_path / "out", "--topic", "LOGDEX_LOST").stdout.count("LOGDEX_LOST") == 1
+
+
+@pytest.mark.parametrize("size", [[], ["--mapped-file-size-commit-log", FILE_SIZE]], ids=["assumed", "stated"])
+@pytest.mark.parametrize("left", [7, 50, 0])
+def test_the_only_file_ends_inside_a_message(size: list[Any], left: int, damaged: Path, tmp_path: Path) -> None:
+    """It shows no other size than that to which it was cut."""
+    whole = damaged / "commitlog" / f"{0:020d}"
+    at = run_json("cat", whole)[5]["physical_offset"]
+    cut = tmp_path / "cut" / "commitlog" / whole.name
+    cut.parent.mkdir(parents=True)
+    cut.write_bytes(whole.read_bytes()[: at + left])
+    done = run("recover", tmp_path / "cut", "--output", tmp_path / "out", *size, *SIZES)
+    assert (done.exit_code, f"lost           {left} B\n" in done.stdout) == (3 if left or not size else 0, left > 0)
+    assert (f"assumed mappedFileSizeCommitLog {at + left}: the only file is so long" in done.stderr) == (not size)
 
 
 def test_what_cannot_be(damaged: Path, tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ from logdex.rocketmq.settings.store_config import (
     StoreConfig,
     parse_delay_levels,
     require_possible_size,
+    shown_log_size,
 )
 from logdex.rocketmq.settings.store_settings import StoreSettings
 
@@ -92,7 +93,7 @@ def resolve_config(
             _require_agreement("mappedFileSizeCommitLog", log_size, log.files, log.directory)
         if log_size is None and log is not None:
             log_size = log.file_size_bytes
-            said.evidence.append(f"mappedFileSizeCommitLog: {log_size}, as the files are")
+            said.evidence.append(shown_log_size(log_size))
         queue_size = _resolve_queue_size(root, queue_size, said, env)
         index_paths, geometry, reason = _look_at_index(root, slots, entries, need_index, env)
         said.evidence += reason
@@ -391,8 +392,7 @@ def _shown_index(index_paths: list[str], unfit: GeometryError, env: Env) -> tupl
     try:
         geometry, reason = infer_index_geometry(env, index_paths)
     except (GeometryError, CorruptError):
-        defaults = StoreConfig()
-        return IndexGeometry(defaults.max_hash_slot_num, defaults.max_index_num), [_falls_back(unfit)]
+        return IndexGeometry(StoreConfig().max_hash_slot_num, StoreConfig().max_index_num), [_falls_back(unfit)]
     return geometry, [reason]
 
 

@@ -46,7 +46,7 @@ from logdex.rocketmq.recover.source import check_output, files_of, other_names
 from logdex.rocketmq.recover.whole_pieces import LogScan, Piece, ScannedFile
 from logdex.rocketmq.recover.write import write_file, written_path
 from logdex.rocketmq.scan.scanner import Scanner
-from logdex.rocketmq.settings.store_config import StoreConfig
+from logdex.rocketmq.settings.store_config import StoreConfig, shown_log_size
 
 _RESERVE_BYTES = 1 << 20
 
@@ -236,6 +236,16 @@ class _Recovery:
         report.messages = sum(piece.messages for file in new.files for piece in file.pieces)
         report.end_offset, report.bytes = new.end_offset, log.size_bytes
         report.files = len(new.files)
+        report.assumed += self._size_of_cut_file(new)
+
+    def _size_of_cut_file(self, new: NewLog) -> list[str]:
+        """Returns what to say of the size of the log's files, if only one shows it that was cut: a
+        broker's file ends in a filler or in zeros."""
+        size, last = self._config.mapped_file_size_commit_log, new.files[-1].scanned
+        is_shown = shown_log_size(size) in self._config.evidence and len(self._log.files) == 1
+        is_cut = any(each.is_torn for each in last.dropped) or any(piece.end == size for piece in last.pieces)
+        why = "the only file is so long, and it was cut (--mapped-file-size-commit-log)"
+        return [f"mappedFileSizeCommitLog {size}: {why}"] if is_shown and is_cut else []
 
     def _write_file(self, file: NewFile, _attempt: str, count: Count) -> bool:
         """Writes a file of the new log. Returns whether a broker has removed its source."""

@@ -149,6 +149,7 @@ def _skipped(scanned: ScannedFile, new: NewFile | None, is_inside: bool, size: i
             continue  # nothing was written there
         is_tail = dropped.end == min(scanned.source.size_bytes, size)
         is_filler = is_tail and size - dropped.start <= _NO_MESSAGE_MAX and scanned.filler_at is None
+        is_filler &= is_inside or not dropped.is_torn
         found.append(_row(scanned, *dropped[:3], fills, is_loss=not is_filler))
     cut_at = scanned.source.size_bytes
     is_open = scanned.filler_at is None and (not scanned.pieces or scanned.pieces[-1].end <= cut_at)

@@ -19,7 +19,7 @@ from logdex.io.env import Env
 from logdex.io.mapped.mapping import take_unreadable
 from logdex.layout.rocketmq import BLANK, MESSAGE_MAGIC_V1, MESSAGE_MAGIC_V2
 from logdex.rocketmq.commit_log.commit_log import CommitLogFile
-from logdex.rocketmq.commit_log.log_end import LogEnd
+from logdex.rocketmq.commit_log.log_end import EndKind, LogEnd
 from logdex.rocketmq.scan.log_bytes import LogBytes, data_end_of
 from logdex.rocketmq.scan.property_check import wrong_property_crcs
 from logdex.rocketmq.scan.resume import Named, find_behind
@@ -49,12 +49,14 @@ class Piece(NamedTuple):
 
 class Dropped(NamedTuple):
     """Bytes [start, end) of a file that are no whole message of the log. `is_zero` states whether
-    they are zeros up to the end of the file."""
+    they are zeros up to the end of the file, `is_torn` whether they begin a message that was cut
+    off."""
 
     start: int
     end: int
     why: str
     is_zero: bool = False
+    is_torn: bool = False
 
 
 @dataclass(slots=True)
@@ -76,7 +78,7 @@ class ScannedFile:
     newest_ms: int = 0
     """The greatest store time of a message of its pieces."""
 
-    def drop(self, start: int, end: int, why: str, *, is_zero: bool = False) -> None:
+    def drop(self, start: int, end: int, why: str, *, is_zero: bool = False, is_torn: bool = False) -> None:
         """Adds a range without a message. Joins it with the one before it if that is of the same
         kind."""
         if start == end:
@@ -84,7 +86,7 @@ class ScannedFile:
         before = self.dropped[-1] if self.dropped else None
         if before is not None and (before.end, before.why, before.is_zero) == (start, why, is_zero):
             start = self.dropped.pop().start
-        self.dropped.append(Dropped(start, end, why, is_zero))
+        self.dropped.append(Dropped(start, end, why, is_zero, is_torn))
 
 
 class LogScan:
@@ -183,7 +185,8 @@ class LogScan:
                 return at  # a broker has written there since the scan came to it
             take_unreadable(mapped.array)  # the report tells of them
         size = min(data.size, self._size)
-        scanned.drop(at, size if following is None else following, _why(end), is_zero=is_zero)
+        is_torn = following is None and end.kind is EndKind.TORN
+        scanned.drop(at, size if following is None else following, _why(end), is_zero=is_zero, is_torn=is_torn)
         return following
 
     def _drop_rest(self, scanned: ScannedFile, file: CommitLogFile) -> None:

@@ -118,3 +118,8 @@ class StoreConfig:
         """The size of an IndexFile: header, slots, entries."""
         slots = self.max_hash_slot_num * INDEX_SLOT.size_bytes
         return INDEX_HEADER.size_bytes + slots + self.max_index_num * INDEX_ENTRY.size_bytes
+
+
+def shown_log_size(size_bytes: int) -> str:
+    """Returns the line of `StoreConfig.evidence` for a size that only the CommitLog files show."""
+    return f"mappedFileSizeCommitLog: {size_bytes}, as the files are"
