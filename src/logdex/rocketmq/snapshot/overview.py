@@ -15,7 +15,7 @@ from logdex.errors import CorruptError, StoreError, VanishedError
 from logdex.frames.lag import lag_of
 from logdex.io.env import DEFAULT_ENV, Env, ReadFile
 from logdex.io.open_files import OpenFiles
-from logdex.layout.rocketmq import INDEX_ENTRY, INDEX_HEADER
+from logdex.layout.rocketmq import FILE_NAME_DIGITS, INDEX_ENTRY, INDEX_HEADER
 from logdex.rocketmq.commit_log.commit_log import CommitLog
 from logdex.rocketmq.consume_queue.consume_queue import ConsumeQueue, discover_queues
 from logdex.rocketmq.files.checkpoint import StoreCheckpoint
@@ -28,7 +28,7 @@ from logdex.rocketmq.message.message_json import to_text
 from logdex.rocketmq.recognise.lost_end import RESTORE_LAST_FILE, find_lost_end
 from logdex.rocketmq.scan.log_extent import LogExtent, scan_extent
 from logdex.rocketmq.settings.store_config import StoreConfig
-from logdex.rocketmq.snapshot.lost_queues import lost_queues
+from logdex.rocketmq.snapshot.lost_queues import Queue, QueueEnd, lost_queues
 from logdex.rocketmq.snapshot.store_end import find_store_end
 
 _LOOKS_MAX = 10
@@ -198,6 +198,8 @@ class _Look:
         self.root, self.config, self.log, self.env = root, config, log, env
         self.problems: list[str] = []
         self.has_changed = False
+        self.ends: dict[Queue, QueueEnd | None] = {}
+        """The queues that are there, and the ends of those that could be read."""
 
     def run(self) -> StoreOverview:
         queues = self._open_queues()
@@ -208,7 +210,8 @@ class _Look:
         self._consumer_offsets(found)
         small_files = StoreFiles.read(self.root, problems=self.problems, env=self.env)
         if queues and not small_files.is_unclean:
-            self.problems += lost_queues(self.root, self.log, {queue.topic for queue in queues}, self.env)
+            last = extent.end.last_message
+            self.problems += lost_queues(self.root, self.log, self.ends, last, self.config, self.env)
         if extent.end.is_clean and not (small_files.is_unclean or self.log.is_one_file):
             self._note_lost_end(extent)
         return StoreOverview(
@@ -237,6 +240,7 @@ class _Look:
         queues = []
         size, open_files = self.config.consume_queue_file_size_bytes, OpenFiles(self.env)
         for topic, queue_id, directory in discover_queues(self.root, env=self.env):
+            self.ends[topic, queue_id] = None
             try:
                 queue = ConsumeQueue(
                     directory, topic, queue_id, file_size_bytes=size, env=self.env, open_files=open_files
@@ -267,11 +271,16 @@ class _Look:
             self.problems.append(
                 f"{file.path}: {file.size_bytes} bytes, the queue's files have {queue.file_size_bytes}"
             )
+        for expected, found in queue.gaps():
+            if found > expected:
+                missing = f"{queue.directory}/{expected:0{FILE_NAME_DIGITS}d}"
+                self.problems.append(f"{missing}: this ConsumeQueue file is missing: logdex rebuild derives it")
         # If the log was truncated before a queue's entries, these no longer count, as after the
         # engine's recovery.
         look.max_offset = queue.max_offset_in(log_end_offset)
         look.min_offset = min(queue.min_offset(self.log.min_offset), look.max_offset)
         look.first_available_offset = min(queue.first_available_offset(self.log.min_offset), look.max_offset)
+        self.ends[queue.topic, queue.queue_id] = QueueEnd.of(queue, look.max_offset)
         if look.messages:
             look.begin_timestamp_ms = self._store_timestamp_ms(queue, look.first_available_offset)
             look.end_timestamp_ms = self._store_timestamp_ms(queue, look.max_offset - 1)

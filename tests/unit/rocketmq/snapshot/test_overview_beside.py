@@ -13,11 +13,13 @@ from tests.unit.rocketmq.small_stores import CONFIG, MESSAGES, build
 
 
 def create_again(queue: Path) -> None:
-    """The queue has the first of its files alone, with fewer entries."""
-    data = (queue / f"{0:020d}").read_bytes()
+    """The queue has the first of its files alone, with the entries of few messages, which are newer
+    than those of the topic that was deleted."""
+    last = (queue / f"{32 * 20:020d}").read_bytes()
+    assert not any(last[8 * 20 :])
     shutil.rmtree(queue)
     queue.mkdir()
-    (queue / f"{0:020d}").write_bytes(data[:100].ljust(len(data), b"\0"))
+    (queue / f"{0:020d}").write_bytes(last[3 * 20 : 8 * 20].ljust(len(last), b"\0"))
 
 
 def test_a_topic_is_created_again_before_any_operation(tmp_path: Path) -> None:
