@@ -83,6 +83,7 @@ NOTES = frozenset(
         "log-growing",
         "no-checkpoint",
         "no-config",
+        "no-consumer-offsets",
         "no-topics",
         "one-file",
         "queue-offset-gap",

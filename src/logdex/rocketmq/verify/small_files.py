@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import posixpath
 import shlex
+from collections.abc import Collection
 
 from logdex import limits
 from logdex.errors import CorruptError, StoreError, UnreadableError, UnusableFileError, VanishedError
@@ -140,15 +141,19 @@ def check_checkpoint(
 def check_config(root: str, out: Collector, env: Env, *, is_unclean: bool, is_missed: bool) -> None:
     """Parses config/*.json as the broker does. For a file that it cannot parse, the broker falls
     back on FILE.bak. With `is_unclean` a broker may be writing a file, so that an odd one is looked
-    at again. With `is_missed`, missing topics are reported as information."""
+    at again. With `is_missed`, missing topics and consumer offsets are reported as information."""
     paths = StorePaths(root)
     directory = paths.config
     names = env.list_dir(directory) if env.is_dir(directory) else []
     is_missed = is_missed and not is_unclean and env.exists(paths.checkpoint)  # a broker was here
-    if is_missed and not {"topics.json", "topics.json.bak"} & set(names):
+    if is_missed and not _has(names, "topics.json"):
         what, path = ("topics.json", f"{directory}/topics.json") if names else ("config", directory)
-        copy = f"cp -r BACKUP/{path.removeprefix(root).lstrip('/')} {shlex.quote(path)}"
-        out.info("no-topics", path, f"there is no {what}: a broker that starts here knows no topics: {copy}")
+        text = f"there is no {what}: a broker that starts here knows no topics: {_copy_of(root, path)}"
+        out.info("no-topics", path, text)
+    elif is_missed and _has(names, "subscriptionGroup.json") and not _has(names, "consumerOffset.json"):
+        path = f"{directory}/consumerOffset.json"  # a broker writes it always, and Logdex no subscriptionGroup.json
+        text = "there is none: with a broker that starts here, each group begins anew"
+        out.info("no-consumer-offsets", path, f"{text}: {_copy_of(root, path)}")
     for name in names:
         path = f"{directory}/{name}"
         if name.endswith(".json.bak") and name.removesuffix(".bak") not in names and not is_unclean:
@@ -164,6 +169,16 @@ def check_config(root: str, out: Collector, env: Env, *, is_unclean: bool, is_mi
         out.files += 1
         if problem is not None:
             out.take(problem)
+
+
+def _has(names: Collection[str], name: str) -> bool:
+    """Whether a file of config/ or its backup is there."""
+    return name in names or f"{name}.bak" in names
+
+
+def _copy_of(root: str, path: str) -> str:
+    """Returns the command that takes a path of the store from a backup."""
+    return f"cp -r BACKUP/{path.removeprefix(root).lstrip('/')} {shlex.quote(path)}"
 
 
 def _problem_of(path: str, out: Collector, env: Env) -> Finding | None:

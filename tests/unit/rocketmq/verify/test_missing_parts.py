@@ -56,3 +56,21 @@ def test_no_topics(root: Path, tmp_path: Path, missing: str) -> None:
     command = told[told.index("cp -r ") :]
     subprocess.run(command, shell=True, check=True, cwd=backup.parent)
     assert infos(root) == {}
+
+
+def test_no_consumer_offsets(root: Path, tmp_path: Path) -> None:
+    """Only a broker has subscription groups, and it always writes how far each group is."""
+    config = root / "config"
+    (config / "consumerOffset.json").unlink(missing_ok=True)
+    assert infos(root) == {}
+    (config / "subscriptionGroup.json").write_text("{}")
+    (config / "consumerOffset.json.bak").write_text('{"offsetTable":{}}')
+    assert infos(root).keys() == {"no-config"}
+    (config / "consumerOffset.json.bak").rename(config / "consumerOffset.json")
+    assert infos(root) == {}
+    backup = shutil.copytree(root, tmp_path / "BACKUP")
+    (config / "consumerOffset.json").unlink()
+    told = infos(root)["no-consumer-offsets"]
+    assert told.startswith("there is none: with a broker that starts here, each group begins anew")
+    subprocess.run(told[told.index("cp -r ") :], shell=True, check=True, cwd=backup.parent)
+    assert infos(root) == {}
