@@ -41,7 +41,8 @@ def info(
     """Show topics, queues or partitions, offsets, times, sizes, geometry, and whether it was closed
     cleanly.
 
-    Exit 0 good, 1 something could not be read, 2 cannot run.
+    Exit 0 good, 1 something could not be read or is missing, 2 cannot run. A torn end of a
+    CommitLog is shown, and is no problem by itself.
     """
     if of_store and not as_json:
         raise UsageError("--store goes with --json", hint=f"logdex info {shlex.quote(target.path)} --json --store")

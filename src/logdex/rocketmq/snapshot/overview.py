@@ -212,7 +212,7 @@ class _Look:
         if queues and not small_files.is_unclean:
             last = extent.end.last_message
             self.problems += lost_queues(self.root, self.log, self.ends, last, self.config, self.env)
-        if extent.end.is_clean and not (small_files.is_unclean or self.log.is_one_file):
+        if not (small_files.is_unclean or self.log.is_one_file):
             self._note_lost_end(extent)
         return StoreOverview(
             self.root,
@@ -337,9 +337,12 @@ class _Look:
         )
 
     def _note_lost_end(self, extent: LogExtent) -> None:
+        """Notes what tells of messages behind the log's end. If that is damaged, it is named, and
+        only what lies behind all files counts."""
         last_ms, end = extent.last_store_timestamp_ms or 0, extent.end.offset
+        named = 0 if extent.end.is_clean else self.log.end_offset
         for tells in find_lost_end(self.root, end, last_ms, self.config, self.env, skew_ms=_SKEW_MS):
-            if tells.is_sure:
+            if tells.is_sure and named <= (end if tells.offset is None else tells.offset):
                 self.problems.append(f"{tells.text}: {RESTORE_LAST_FILE}")
 
     def _index(self) -> IndexOverview:
