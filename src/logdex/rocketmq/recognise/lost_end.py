@@ -71,12 +71,13 @@ def losses_and_notes(
         offset = end_offset if tells.offset is None else tells.offset
         if named > offset:
             continue
-        if env.exists(StorePaths(root).abort):
+        is_unclean = env.exists(StorePaths(root).abort)
+        if (is_unclean or tells.is_sure) and _has_grown(root, offset, config, env):
+            notes.append(f"{tells.text}: a broker has written on meanwhile")
+        elif is_unclean:
             notes.append(f"{tells.text}: a broker that runs, or was killed, writes it ahead of the log")
         elif not tells.is_sure:
             notes.append(f"{tells.text}, as if a recovery had cut it")
-        elif _has_grown(root, offset, config, env):
-            notes.append(f"{tells.text}: a broker has written on meanwhile")
         else:
             losses.append(f"{tells.text}: the log's last messages are lost, unless there is a copy of their file")
     return losses, notes
