@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import logdex
 from logdex.errors import LogClosedError, UsageError
-from logdex.kafka import Log, LogFollower, Record
+from logdex.kafka import Log, LogFollower, LogReader, Record
 from logdex.rocketmq import Consumer, ConsumerOffsetManager, Message, MessageStore
 
 SIZES: dict[str, Any] = {"mapped_file_size_commit_log": 4096, "max_hash_slot_num": 7, "max_index_num": 8}
@@ -75,6 +76,8 @@ def test_a_store_refuses(what: str, store: Any) -> None:
         call(store)
 
 
+RECORD: Any = Record(value=b"")
+PRODUCER: dict[str, Any] = {"producer_id": 5, "producer_epoch": 0}
 ON_A_LOG: dict[str, tuple[Callable[[Any], object], str]] = {
     "a watermark as a text": (lambda g: setattr(g, "high_watermark", "3"), "high_watermark is '3'"),
     "a negative watermark": (lambda g: setattr(g, "high_watermark", -1), "high_watermark is -1"),
@@ -111,6 +114,59 @@ ON_A_LOG: dict[str, tuple[Callable[[Any], object], str]] = {
     "a text as now": (lambda g: g.compact("now"), "now_ms is 'now'"),
     "an aborted offset as a text": (lambda g: g.aborted_transactions("a", 3), "offset is 'a'"),
     "a negative place of a reader": (lambda g: g.reader("billing").seek(-1), "offset is -1"),
+    "an end that is no bool": (lambda g: g.append_end_marker(7, 0, commit="no"), "commit is 'no'.*give True to commit"),
+    "no end": (lambda g: g.append_end_marker(7, 0, commit=None), "commit is None"),
+    "an end of True": (lambda g: g.append_end_marker(True, 0, commit=True), "producer_id is True"),
+    "a large epoch of a coordinator": (
+        lambda g: g.append_end_marker(7, 0, commit=True, coordinator_epoch=1 << 31),
+        "coordinator_epoch is 2147483648",
+    ),
+    "a creation that is no bool": (lambda g: Log.open(g.path, create="no"), "create is 'no'"),  # type: ignore[arg-type]
+    "a large epoch of an end": (lambda g: g.append_end_marker(7, 1 << 15, commit=True), "producer_epoch is 32768"),
+    "a transaction that is no bool": (
+        lambda g: g.append(RECORD, transactional="no", **PRODUCER),
+        "transactional is 'no'",
+    ),
+    "a transaction that is none": (lambda g: g.append(RECORD, transactional=None), "transactional is None"),
+    "columns in a transaction that is no bool": (
+        lambda g: g.append_columns(pa.table({"value": [b""]}), is_transactional="no", **PRODUCER),
+        "is_transactional is 'no'",
+    ),
+    "offsets of batches that are no bool": (
+        lambda g: g.append_batches(b"", assign_offsets="no"),
+        "assign_offsets is 'no'",
+    ),
+    "control records that are no bool": (lambda g: g.read(0, control="no"), "control is 'no'"),
+    "all control records that are no bool": (lambda g: list(g.records(control="no")), "control is 'no'"),
+    "a scan of control records that is no bool": (lambda g: g.scan(control="no"), "control is 'no'"),
+    "no batches": (lambda g: g.append_batches(None), "append_batches takes bytes, not NoneType"),
+    "an epoch of batches as a text": (lambda g: g.append_batches(b"", leader_epoch="1"), "leader_epoch is '1'"),
+    "an epoch of a leader as a text": (lambda g: g.append(RECORD, leader_epoch="1"), "leader_epoch is '1'"),
+    "a sequence as a text": (lambda g: g.append(RECORD, **PRODUCER, sequence="0"), "sequence is '0'"),
+    "a negative sequence": (lambda g: g.append(RECORD, **PRODUCER, sequence=-5), "^sequence is -5.*leave it out"),
+    "an epoch of a producer as a text": (lambda g: g.append(RECORD, producer_id=5, producer_epoch="0"), "epoch is '0'"),
+    "a large epoch of a producer": (
+        lambda g: g.append(RECORD, producer_id=5, producer_epoch=1 << 15),
+        "epoch is 32768",
+    ),
+    "a text that appends": (lambda g: g.append(RECORD, producer_id="5"), "producer_id is '5'"),
+    "a fraction that appends": (lambda g: g.append(RECORD, producer_id=1.5, producer_epoch=0), "producer_id is 1.5"),
+    "a bool that appends": (lambda g: g.append(RECORD, producer_id=True, producer_epoch=0), "producer_id is True"),
+    "a negative producer": (lambda g: g.append(RECORD, producer_id=-2, producer_epoch=0), "producer_id is -2"),
+    "a bool that appends columns": (
+        lambda g: g.append_columns(pa.table({"value": [b""]}), producer_id=True, producer_epoch=0),
+        "producer_id is True",
+    ),
+    "a bool in a transaction": (lambda g: g.transaction(True), "producer_id is True"),
+    "a producer that is asked for as a text": (lambda g: g.producer("x"), "producer_id is 'x'"),
+    "a follower of a text": (lambda g: LogFollower(g.path, offset="5"), "offset is '5'"),  # type: ignore[arg-type]
+    "a follower of a negative offset": (lambda g: LogFollower(g.path, offset=-1), "offset is -1"),
+    "a follower that waits a text": (
+        lambda g: LogFollower(g.path, poll_interval_s="1"),  # type: ignore[arg-type]
+        "poll_interval_s is '1'",
+    ),
+    "fewer than no records of a follower": (lambda g: LogFollower(g.path).poll(-1), "max_records is -1"),
+    "a reader from the end": (lambda g: LogReader(g.path, "billing", start=-1), "start is -1"),
 }
 
 

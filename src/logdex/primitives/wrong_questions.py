@@ -84,10 +84,21 @@ def require_whole(**numbers: int) -> None:
 
 
 def _require_whole(name: str, number: int) -> None:
+    if type(number) is int:
+        return
     try:
+        is_whole = not isinstance(number, bool)
         index(number)
     except TypeError:
-        raise UsageError(f"{name} is {number!r}", hint=give_whole_number(number)) from None
+        is_whole = False
+    if not is_whole:
+        raise UsageError(f"{name} is {number!r}", hint=give_whole_number(number))
+
+
+def require_bool(name: str, given: object, hint: str = "give True or False") -> None:
+    """Raises `UsageError` for what is neither True nor False, such as a text."""
+    if not isinstance(given, bool):
+        raise UsageError(f"{name} is {given!r}", hint=hint)
 
 
 def require_longs(**numbers: int | None) -> None:
@@ -99,6 +110,18 @@ def require_longs(**numbers: int | None) -> None:
         _require_whole(name, number)
         if not -LONG_MAX - 1 <= number <= LONG_MAX:
             raise UsageError(f"{name} is {number}", hint=f"the largest number is {LONG_MAX}")
+
+
+def require_within(bounds: Mapping[str, tuple[int, int]], **numbers: int | None) -> None:
+    """Raises `UsageError` for a number outside its bounds, which are given by name and inclusive,
+    and for what is no whole number. None is a number that is not given."""
+    for name, number in numbers.items():
+        if number is None:
+            continue
+        _require_whole(name, number)
+        least, most = bounds[name]
+        if not least <= number <= most:
+            raise UsageError(f"{name} is {number}, it must be {least} to {most}")
 
 
 def require_counts(**numbers: int | None) -> None:

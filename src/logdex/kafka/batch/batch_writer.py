@@ -38,6 +38,14 @@ from logdex.layout.kafka import (
 )
 from logdex.primitives.crc32c import crc32c
 
+_INT_BOUNDS = (-1, (1 << 31) - 1)
+FIELD_BOUNDS = {
+    "producer_id": (NO_PRODUCER_ID, (1 << 63) - 1),
+    "producer_epoch": (NO_PRODUCER_EPOCH, (1 << 15) - 1),
+    **dict.fromkeys(("base_sequence", "sequence", "leader_epoch", "coordinator_epoch"), _INT_BOUNDS),
+}
+"""The smallest number, which is none, and the largest number of a batch's fields and of what they
+are called by callers."""
 _ATTRIBUTES_AT = RECORD_BATCH.offset_of("attributes")
 _CRC_AT = RECORD_BATCH.offset_of("crc")
 _LEADER_EPOCH_AT = RECORD_BATCH.offset_of("leader_epoch")

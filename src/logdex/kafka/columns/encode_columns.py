@@ -19,7 +19,7 @@ import pyarrow as pa
 from logdex import limits
 from logdex.errors import LogdexError, UsageError
 from logdex.io.mapped.byte_array import ByteArray
-from logdex.kafka.batch.batch_writer import check_producer
+from logdex.kafka.batch.batch_writer import FIELD_BOUNDS, check_producer
 from logdex.kafka.batch.compression import compress
 from logdex.kafka.batch.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, Compression, TimestampType
 from logdex.kafka.columns.encode_input import RecordSlice, check_table, read_slice
@@ -29,6 +29,7 @@ from logdex.kernels.kafka.batch_columns import WIDE_COLUMNS, BatchColumns, Int64
 from logdex.kernels.kafka.compress import CODEC_NONE, Compressor
 from logdex.layout import kafka as layout
 from logdex.primitives.crc32c import crc32c
+from logdex.primitives.wrong_questions import require_bool, require_within
 
 BATCH_BYTES = 16384
 """The default of batch.size in Kafka's producer."""
@@ -43,6 +44,12 @@ _AT_ATTRIBUTES = layout.RECORD_BATCH.offset_of("attributes")
 _RECORD_BYTES = 40
 """The most bytes of a record beside key, value and headers: seven numbers, one of up to ten
 bytes."""
+_BOUNDS = {
+    **FIELD_BOUNDS,
+    "batch_records": (1, (1 << 31) - 1),
+    "batch_bytes": (1, limits.BATCH_SIZE_BYTES_MAX),
+    "max_timestamp_ms": (-1, (1 << 63) - 1),
+}
 _BY_COLUMN = {name: place for place, name in enumerate(kernel.ROW)}
 
 
@@ -97,21 +104,17 @@ class _Settings:
     max_timestamp_ms: int | None = None
 
     def __post_init__(self) -> None:
-        bounds = {
-            "batch_records": (1, (1 << 31) - 1),
-            "batch_bytes": (1, limits.BATCH_SIZE_BYTES_MAX),
-            "leader_epoch": (-1, (1 << 31) - 1),
-            "producer_id": (-1, (1 << 63) - 1),
-            "producer_epoch": (-1, (1 << 15) - 1),
-            "base_sequence": (-1, (1 << 31) - 1),
-            "max_timestamp_ms": (-1, (1 << 63) - 1),
-        }
-        for name, (least, most) in bounds.items():
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, int):
-                raise UsageError(f"{name} is {value!r}, it must be a whole number")
-            if value is not None and not least <= value <= most:
-                raise UsageError(f"{name} is {value}, it must be {least} to {most}")
+        require_within(
+            _BOUNDS,
+            batch_records=self.batch_records,
+            batch_bytes=self.batch_bytes,
+            leader_epoch=self.leader_epoch,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            base_sequence=self.base_sequence,
+            max_timestamp_ms=self.max_timestamp_ms,
+        )
+        require_bool("is_transactional", self.is_transactional)
         check_producer(self.producer_id, self.producer_epoch, self.base_sequence, self.is_transactional, False)
         if (self.timestamp_type is TimestampType.LOG_APPEND_TIME) != (self.max_timestamp_ms is not None):
             raise UsageError("max_timestamp_ms and LogAppendTime go together", hint="give both or neither")

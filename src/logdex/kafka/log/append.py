@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from logdex import limits
-from logdex.errors import InvalidRecordError, UsageError
+from logdex.errors import InvalidRecordError
 from logdex.io.mapped.byte_array import ByteArray
-from logdex.kafka.batch.record import NO_LEADER_EPOCH, NO_TIMESTAMP
+from logdex.kafka.batch.record import NO_TIMESTAMP
 from logdex.kafka.log.append_checks import OFFSET_END, check_sizes, check_spans
 from logdex.kafka.log.core import LogCore
 from logdex.kafka.log.encoded_append import EncodedAppend
@@ -121,8 +121,6 @@ def _placed(core: LogCore, encoded: EncodedAppend) -> BatchColumns:
         raise InvalidRecordError(f"the log ends at {core.next_offset}, and no offsets are left", path=core.path)
     base_offset = core.next_offset + np.cumsum(counts) - counts
     epoch = core.leader_epoch if encoded.leader_epoch is None else encoded.leader_epoch
-    if not NO_LEADER_EPOCH <= epoch < 1 << 31:
-        raise UsageError(f"leader_epoch is {epoch}", hint=f"use {NO_LEADER_EPOCH} (none) to {(1 << 31) - 1}")
     patch_batches(np.frombuffer(encoded.data, np.uint8), columns.position, base_offset, epoch)
     return columns._replace(
         base_offset=base_offset,

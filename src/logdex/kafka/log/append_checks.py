@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow.compute as pc
 
 from logdex import limits
-from logdex.errors import CorruptError, InvalidRecordError, RecordTooLargeError
+from logdex.errors import CorruptError, InvalidRecordError, RecordTooLargeError, UsageError
+from logdex.kafka.batch.batch_writer import FIELD_BOUNDS
 from logdex.kafka.batch.record import NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 from logdex.kafka.columns.record_columns import read_record_batches
 from logdex.kafka.log.core import LogCore
@@ -31,9 +32,27 @@ from logdex.layout.kafka import (
     BATCH_TRANSACTIONAL,
     MAGIC_V2,
 )
+from logdex.primitives.wrong_questions import require_bool, require_whole, require_within
 
 OFFSET_END = (1 << 63) - 1
 """The largest log end offset: the last record's offset is below it."""
+
+
+def require_producer(
+    *, producer_id: int, producer_epoch: int, sequence: int | None, transactional: bool, leader_epoch: int | None
+) -> None:
+    """Raises `UsageError` for what the arguments of `Log.append` cannot be."""
+    require_bool("transactional", transactional)
+    require_whole(producer_id=producer_id, producer_epoch=producer_epoch)
+    if producer_id != NO_PRODUCER_ID and isinstance(sequence, int) and sequence < 0:
+        raise UsageError(f"sequence is {sequence}", hint="give 0 or more, or leave it out for the next one")
+    require_within(
+        FIELD_BOUNDS,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        sequence=sequence,
+        leader_epoch=leader_epoch,
+    )
 
 
 def check_batches(core: LogCore, raw: bytes, *, assign_offsets: bool, leader_epoch: int | None) -> EncodedAppend:
@@ -43,8 +62,12 @@ def check_batches(core: LogCore, raw: bytes, *, assign_offsets: bool, leader_epo
     Batches must be whole, with correct CRCs. A client's batch must be one that a producer writes,
     down to its records, and comes alone; its header gets the highest time of its records, as the
     broker sets it. A leader's batches must not overlap and their offsets must rise. Raises
-    `InvalidRecordError`.
+    `InvalidRecordError`, and `UsageError` for what is no bytes.
     """
+    require_bool("assign_offsets", assign_offsets)
+    require_within(FIELD_BOUNDS, leader_epoch=leader_epoch)
+    if not isinstance(raw, (bytes, bytearray, memoryview)):
+        raise UsageError(f"append_batches takes bytes, not {type(raw).__name__}", hint="append takes records")
     columns = columns_of(core, raw, check_crc=True)
     encoded = EncodedAppend(bytearray(raw), columns, assign_offsets, leader_epoch)
     if not assign_offsets:

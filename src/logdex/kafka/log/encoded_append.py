@@ -15,18 +15,20 @@ import numpy as np
 import pyarrow.compute as pc
 
 from logdex.errors import InvalidRecordError, UsageError
-from logdex.kafka.batch.batch_writer import encode_batch, encode_end_marker
+from logdex.kafka.batch.batch_writer import FIELD_BOUNDS, encode_batch, encode_end_marker
 from logdex.kafka.batch.record import NO_TIMESTAMP, Compression, Record, TimestampType
 from logdex.kafka.log.core import LogCore
 from logdex.kafka.scan.scanner import BatchScanner, EndKind
 from logdex.kernels.kafka.batch_columns import BatchColumns, join_columns, pick_columns
 from logdex.layout.kafka import BATCH_LOG_APPEND_TIME, LOG_OVERHEAD_SIZE_BYTES, RECORD_BATCH
 from logdex.primitives.crc32c import crc32c
-from logdex.primitives.wrong_questions import give_whole_number, require_given
+from logdex.primitives.wrong_questions import give_whole_number, require_bool, require_given, require_within
 
 _BYTES = (bytes, bytearray, memoryview)
 _ONE_VALUE = (str, *_BYTES, Mapping)
 """Values that can be iterated over, but are no collections of records."""
+_NO_HEADERS = Record().headers
+"""Other headers are looked at, also none of another type."""
 _AT_CRC = RECORD_BATCH.offset_of("crc")
 _AT_ATTRIBUTES = RECORD_BATCH.offset_of("attributes")
 _AT_MAX_TIMESTAMP = RECORD_BATCH.offset_of("max_timestamp_ms")
@@ -127,7 +129,7 @@ def records_of(records: Record | Iterable[Record]) -> list[Record]:
             or type(record.value) is not bytes
             or (record.key is not None and type(record.key) is not bytes)
             or type(record.timestamp_ms) is not int
-            or record.headers
+            or record.headers is not _NO_HEADERS
         ):
             _require_record(record)
     return kept
@@ -145,8 +147,7 @@ def _require_record(record: object) -> None:
         raise UsageError(
             f"a record's timestamp_ms is {record.timestamp_ms!r}", hint=give_whole_number(record.timestamp_ms)
         )
-    if record.headers:
-        _require_headers(record.headers)
+    _require_headers(record.headers)
 
 
 def _no_record(value: object) -> UsageError:
@@ -167,12 +168,17 @@ def _require_headers(headers: object) -> None:
 def encode_marker(
     core: LogCore, *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp_ms: int
 ) -> EncodedAppend:
-    """Encodes the control batch that ends a producer's transaction."""
+    """Encodes the control batch that ends a producer's transaction. Raises `UsageError` for what no
+    marker can have."""
+    require_bool("commit", commit, "give True to commit, False to abort")
     require_given(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         coordinator_epoch=coordinator_epoch,
         timestamp_ms=timestamp_ms,
+    )
+    require_within(
+        FIELD_BOUNDS, producer_id=producer_id, producer_epoch=producer_epoch, coordinator_epoch=coordinator_epoch
     )
     data = encode_end_marker(
         commit,

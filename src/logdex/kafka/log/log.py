@@ -21,7 +21,7 @@ from logdex.io.path_look import path_text
 from logdex.kafka.batch.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Compression, Record
 from logdex.kafka.files.file_names import parse_partition_dir
 from logdex.kafka.log.append import AppendInfo, acknowledge, append_encoded, next_sequence, write_encoded
-from logdex.kafka.log.append_checks import check_batches
+from logdex.kafka.log.append_checks import check_batches, require_producer
 from logdex.kafka.log.append_columns import ColumnOptions, append_columns
 from logdex.kafka.log.cleaner.job import CompactionReport, compact
 from logdex.kafka.log.cleaner.offset_map import DEDUPE_BUFFER_BYTES
@@ -39,7 +39,7 @@ from logdex.kafka.readers.log_reader import LogReader
 from logdex.kafka.segment.log_segment import LogSegment
 from logdex.kafka.segment.segment_base import wall_clock_ms
 from logdex.kafka.settings.log_config import LogConfig, LogSettings, make_config
-from logdex.primitives.wrong_questions import require_given, require_longs
+from logdex.primitives.wrong_questions import require_bool, require_given, require_longs
 
 
 class Log(ReadableLog):
@@ -85,6 +85,7 @@ class Log(ReadableLog):
         Raises `LogInUseError`, `UsageError` for a file, `CorruptError` for a log that a broker
         could not load either, and `StorageError`.
         """
+        require_bool("create", create)
         config, path = make_config(config, settings), path_text(path)
         _refuse_file(path, env)
         if not create and not env.is_dir(path):
@@ -122,10 +123,17 @@ class Log(ReadableLog):
         """
         core, kept = self._core, records_of(records)
         is_usual = producer_id == NO_PRODUCER_ID and producer_epoch == NO_PRODUCER_EPOCH and sequence is None
-        if is_usual and not transactional and leader_epoch is None and compression in (Compression.NONE, "none"):
+        if is_usual and transactional is False and leader_epoch is None and compression in (Compression.NONE, "none"):
             info = self._quick.append(kept)
             if info is not None:
                 return info
+        require_producer(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            sequence=sequence,
+            transactional=transactional,
+            leader_epoch=leader_epoch,
+        )
 
         def encode(with_sequence: int) -> EncodedAppend:
             return encode_records(

@@ -27,7 +27,7 @@ from logdex.kafka.snapshot.partition_snapshot import Key, PartitionSnapshot
 from logdex.kafka.state.leader_epochs import EpochEntry
 from logdex.kafka.state.producer_state import ProducerState
 from logdex.primitives.shown import counted, repr_of
-from logdex.primitives.wrong_questions import require_given, require_most, require_times_of_key
+from logdex.primitives.wrong_questions import require_bool, require_given, require_most, require_times_of_key
 
 
 class LivePartitionSnapshot(PartitionSnapshot):
@@ -132,6 +132,7 @@ class ReadableLog(OpenedLog[Record]):
 
     def producer(self, producer_id: int) -> ProducerState | None:
         """A copy of the state of a producer, or None."""
+        require_given(producer_id=producer_id)
         with self._core.lock:
             state = self._core.producers.states.get(producer_id)
             return None if state is None else state.copy()
@@ -180,6 +181,7 @@ class ReadableLog(OpenedLog[Record]):
         """Yields all records from `offset` (default: the log start offset) to the end as of that
         moment. Raises `CorruptError` for a batch that cannot be read, behind the records before
         it."""
+        require_bool("control", control)
         position = self.log_start_offset if offset is None else offset
         last: RecordBatch | None = None
         size_bytes = 0

@@ -21,7 +21,7 @@ from logdex.kafka.segment.file_records import UP_TO_MAGIC_SIZE_BYTES, LogOffsetP
 from logdex.kafka.segment.log_segment import LogSegment, SegmentRead
 from logdex.kafka.segment.log_segments import floor_segment
 from logdex.kafka.segment.transaction_index import AbortedTxn
-from logdex.primitives.wrong_questions import require_counts, require_given, require_longs
+from logdex.primitives.wrong_questions import require_bool, require_counts, require_given, require_longs
 
 READ_UNCOMMITTED = "read_uncommitted"
 READ_COMMITTED = "read_committed"
@@ -261,6 +261,7 @@ def read_records(
     """Returns records from `offset` on, see `Log.read`. Skips batches without visible records. With
     `max_records`, batches behind the last of these records are hardly read. Raises `UsageError` for
     a negative `max_records`."""
+    require_bool("control", control)
     require_given(max_bytes=max_bytes)
     require_counts(max_records=max_records)
     records: list[Record] = []

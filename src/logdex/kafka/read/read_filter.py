@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 from logdex.kafka.read.log_read import check_isolation
 from logdex.primitives.text import to_bytes
-from logdex.primitives.wrong_questions import require_counts, require_names, require_order, require_times
+from logdex.primitives.wrong_questions import require_bool, require_counts, require_names, require_order, require_times
 
 OFFSET_MAX = (1 << 63) - 1
 
@@ -59,6 +59,7 @@ def filter_of(options: FilterOptions, *others: str) -> ReadFilter:
     key = options.get("key")
     given: dict[str, Any] = {**options, "key": None if key is None else to_bytes(key)}
     wanted = ReadFilter(**given)
+    require_bool("control", wanted.control)
     require_times(wanted.begin_ms, wanted.end_ms)
     require_counts(offset=wanted.offset, end_offset=wanted.end_offset)
     require_order(offset=wanted.offset, end_offset=wanted.end_offset)

@@ -57,6 +57,7 @@ class LogReader:
     ) -> None:
         self.path, self.name = path_text(path).rstrip("/"), checked_name(name)
         require_given(start=start)
+        require_counts(start=start)
         self._before_commit, self._env = before_commit, env
         self._guard = threading.RLock()
         self._resources = ExitStack()

@@ -36,6 +36,8 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         "headers are pairs, not dict",
     ),
     "headers as text": (lambda: ANY_RECORD(value=b"v", headers="ab"), "headers are pairs, not str"),
+    "no headers": (lambda: ANY_RECORD(value=b"v", headers=None), "headers are pairs, not NoneType"),
+    "headers in an empty dict": (lambda: ANY_RECORD(value=b"v", headers={}), "headers are pairs, not dict"),
     "one header": (lambda: ANY_RECORD(value=b"v", headers=("trace", b"1")), "header is 'trace'"),
     "a header with text": (lambda: ANY_RECORD(value=b"v", headers=(("trace", "1"),)), "header is .'trace', '1'."),
 }

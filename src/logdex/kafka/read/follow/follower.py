@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 
-from logdex.errors import CorruptError, UsageError
+from logdex.errors import CorruptError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath, path_text
@@ -28,7 +28,7 @@ from logdex.kafka.read.scan_state import load_producers
 from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.state.producer_state import ProducerStates
 from logdex.primitives.shown import repr_of
-from logdex.primitives.wrong_questions import require_given
+from logdex.primitives.wrong_questions import require_counts, require_given, require_seconds
 
 POLL_INTERVAL_S = 0.05
 _POLL_RECORDS = 10_000
@@ -59,8 +59,9 @@ class LogFollower:
         env: Env = DEFAULT_ENV,
     ) -> None:
         check_isolation(isolation)
-        if offset < 0:
-            raise UsageError(f"offset is {offset}", hint="use 0 or more")
+        require_given(offset=offset)
+        require_counts(offset=offset)
+        require_seconds(poll_interval_s=poll_interval_s)
         self.path = path = path_text(path)
         require_partition(path, env)
         warn_of_partition(path, env)
@@ -124,6 +125,7 @@ class LogFollower:
         stay wrong.
         """
         require_given(max_records=max_records)
+        require_counts(max_records=max_records)
         self._log.forget_cut()
         if self._batches or self._records is not None:
             self.look_for_cut()
