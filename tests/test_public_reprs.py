@@ -75,10 +75,11 @@ def test_a_log_and_its_parts(tmp_path: Path) -> None:
         size = log.size_bytes
         assert repr(log) == f"Log({str(path)!r}, offsets 0 to 2, 1 segment, open)"
         transaction = log.transaction(7)
-        assert repr(transaction) == "Transaction(producer 7, epoch 0, open)"
+        assert repr(transaction) == "Transaction(producer 7, epoch 0, open, no records)"
         transaction.abort()
         assert repr(transaction) == "Transaction(producer 7, epoch 0, ended)"
         assert repr(log.scan()).startswith(f"KafkaScan(partitions=[LivePartitionSnapshot({str(path)!r}, 1 segment, ")
+        assert ", _" not in repr(log.scan())
     assert repr(log).endswith(", closed)")
     with logdex.open(path.parent) as logs:
         assert repr(logs) == f"LogDirSnapshot({str(path.parent)!r}, 1 partition, open)"
@@ -104,6 +105,13 @@ def test_a_log_and_its_parts(tmp_path: Path) -> None:
         assert repr(follower) == f"LogFollower({str(path)!r}, offset 2, open)"
     assert repr(follower).endswith(", closed)")
     assert repr(kafka.KafkaLogDir(path.parent)) == f"KafkaLogDir({str(path.parent)!r})"
+
+
+def test_a_transaction_with_records(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "events-0") as log, log.transaction(7) as transaction:
+        transaction.append(Record(value=b"a"))
+        assert repr(transaction) == "Transaction(producer 7, epoch 0, open)"
+    assert repr(transaction) == "Transaction(producer 7, epoch 0, ended)"
 
 
 def test_all_that_can_be_closed_says_whether_it_is_open(tmp_path: Path) -> None:

@@ -41,6 +41,10 @@ ON_A_STORE: dict[str, tuple[Callable[[Any], object], str]] = {
     "no queue": (lambda s: s.get_message("orders", None, 0), "queue_id is None"),
     "no queue of columns": (lambda s: s.get_columns("orders", None, 0), "queue_id is None"),
     "a queue offset from the end": (lambda s: s.scan(queue_offset=-3), "queue_offset is -3"),
+    "an offset of what": (
+        lambda s: s.scan("orders", offset=3),
+        "offset .queue_offset is a place in a queue, start_offset",
+    ),
     "a physical offset from the end": (lambda s: s.scan(start_offset=-3), "start_offset is -3"),
     "a datetime": (lambda s: s.scan(begin_ms=datetime.now(UTC)), r"give milliseconds: int\(when.timestamp"),
     "a born datetime": (
@@ -214,6 +218,18 @@ def test_what_was_closed_answers_nothing(store: Any, log: Any, tmp_path: Path) -
     for call in (store.topics, store.wait_dispatched, log.topics):
         with pytest.raises(LogClosedError):
             call()
+
+
+def test_what_was_closed_is_not_entered_again(log: Any) -> None:
+    follower, reader = LogFollower(log.path), log.reader("billing")
+    for each in (follower, reader, log):
+        each.close()
+        with pytest.raises(LogClosedError, match="was closed"), each:
+            pytest.fail("it was entered")
+    for call in (follower.poll, follower.look_for_cut, lambda: follower.remember(None)):
+        with pytest.raises(LogClosedError, match="the follower was closed"):
+            call()
+    assert list(follower) == []
 
 
 def test_a_closed_session_of_sql(store: Any, tmp_path: Path) -> None:

@@ -332,6 +332,7 @@ class Log(ReadableLog):
                 core.home.close()
 
     def __enter__(self) -> Log:
+        self._core.require_open()
         return self
 
     def __exit__(

@@ -36,7 +36,8 @@ class Transaction:
     ``with``.
 
     Records are written at once, and read_uncommitted readers see them; read_committed readers see
-    them after `commit`. For one thread. A transaction without records writes nothing.
+    them after `commit`. For one thread. A transaction without records writes nothing. One that is
+    not ended when its log is closed stays open in the log.
 
     A producer has one transaction at a time: the first `append` of another raises `UsageError`. One
     that a killed process has left open is aborted then, as a broker does when a producer begins.
@@ -58,9 +59,8 @@ class Transaction:
         self._is_over = False
 
     def __repr__(self) -> str:
-        return repr_of(
-            self, f"producer {self.producer_id}, epoch {self.producer_epoch}", "ended" if self._is_over else "open"
-        )
+        state = "ended" if self._is_over else "open" if self._has_records else "open, no records"
+        return repr_of(self, f"producer {self.producer_id}, epoch {self.producer_epoch}", state)
 
     def append(
         self,

@@ -103,14 +103,14 @@ class KafkaScan(ScanFrames, Generic[Partition]):
     missing_offsets: int = 0
     rows: int = 0
     """The number of records returned so far."""
-    _read_rows: int = 0
-    _read_bytes: int = 0
+    _read_rows: int = field(default=0, repr=False)
+    _read_bytes: int = field(default=0, repr=False)
     deleted: list[Partition] = field(default_factory=list)
     """The partitions that a broker deleted before they were read to their end."""
-    _last_offset: int | None = None
+    _last_offset: int | None = field(default=None, repr=False)
     """The last offset that was read, if the next records follow it directly in the log."""
-    _plain: bool = False
-    _reached: int = 0
+    _plain: bool = field(default=False, repr=False)
+    _reached: int = field(default=0, repr=False)
     """All records of the partition below this offset were read, or are not wanted."""
 
     def __post_init__(self) -> None:

@@ -88,10 +88,10 @@ class LogReader:
         return None if self._stored is None else self._stored.offset
 
     def poll(self, max_records: int = 500, timeout: float = 0.0) -> list[Record]:
-        """Returns the next records, at most `max_records`, control records left out. Waits up to
-        `timeout` seconds if there are none. Raises what `LogFollower.poll` raises, and
-        `OffsetOutOfRangeError` if the log was truncated before `position`: `seek` goes on
-        elsewhere."""
+        """Returns the next records, at most `max_records`, control records left out. It ends with a
+        segment too, so that fewer are not all that there are. Waits up to `timeout` seconds if
+        there are none. Raises what `LogFollower.poll` raises, and `OffsetOutOfRangeError` if the
+        log was truncated before `position`: `seek` goes on elsewhere."""
         require_poll("max_records", max_records, timeout)
         until = time.monotonic() + timeout
         while True:
@@ -203,6 +203,7 @@ class LogReader:
                 self._resources.close()
 
     def __enter__(self) -> LogReader:
+        self._require_open()
         return self
 
     def __exit__(self, *_: object) -> None:

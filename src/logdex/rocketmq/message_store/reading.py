@@ -137,6 +137,9 @@ class ReadableStore(QueueReads):
         """Returns the messages that pass the filter, in log order, as `StoreSnapshot.scan` does and
         with its errors. It needs nothing of the store while it reads, and ends where the log ends
         then; what is removed meanwhile is left out."""
+        if "offset" in options:
+            hint = "queue_offset is a place in a queue, start_offset a byte of the log"
+            raise UsageError("unknown option of scan: offset", hint=hint)
         require_names("option of scan", options, (*ScanOptions.__annotations__, *_OF_SCAN))
         return self._own_snapshot().scan(topic, queue_id, begin_ms, end_ms, **options)
 

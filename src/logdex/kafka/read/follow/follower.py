@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 
-from logdex.errors import CorruptError
+from logdex.errors import CorruptError, LogClosedError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath, path_text
@@ -37,6 +37,7 @@ _POLL_RECORDS = 10_000
 class LogFollower:
     """Follows the records of the partition directory `path` as they are written, from `offset` on.
     By default it starts at the first record in the files, which may be below the log start offset.
+    An offset behind the end of the log is waited for: what is written before it is not returned.
 
     `poll` returns what is there. The iterator waits for more until `stop` is called from another
     thread. With ``read_committed``, the records of a transaction are returned in log order once it
@@ -100,6 +101,7 @@ class LogFollower:
         """Notices from now on if the log is cut before `offset`, also before anything was read.
         `seen` is the last batch before it, by default that of the log. Returns it, None if there is
         none."""
+        self._require_open()
         seen = self._log.find_last_before(self.offset) if seen is None else seen
         if seen is not None:
             self._log.remember(seen)
@@ -109,6 +111,7 @@ class LogFollower:
     def look_for_cut(self) -> None:
         """Looks whether what was read is still in the log. If it was cut, `cut_to` tells where, and
         what was read and not returned yet is read again."""
+        self._require_open()
         self._log.forget_cut()
         self._log.look_for_cut()
         if self._log.cut_to is not None and (self._batches or self._records is not None):
@@ -119,11 +122,13 @@ class LogFollower:
 
     def poll(self, max_records: int = _POLL_RECORDS) -> list[Record]:
         """Returns the next records, at most `max_records` or about 1 MiB; an empty list if there
-        are none. With ``read_committed`` there may be more behind a transaction that is open.
+        are none. It ends with a segment too, so that fewer are not all that there are. With
+        ``read_committed`` there may be more behind a transaction that is open.
 
-        Raises `StorageError` if the directory no longer exists, and `CorruptError` for bytes that
+        Raises `StorageError` if the directory does not exist, and `CorruptError` for bytes that
         stay wrong.
         """
+        self._require_open()
         require_given(max_records=max_records)
         require_counts(max_records=max_records)
         self._log.forget_cut()
@@ -166,6 +171,10 @@ class LogFollower:
         thread."""
         self._stopped.set()
 
+    def _require_open(self) -> None:
+        if self._closed:
+            raise LogClosedError("the follower was closed", path=self.path, hint="open another one")
+
     def close(self) -> None:
         """Stops the iterator and closes the open file."""
         self._closed = True
@@ -173,6 +182,7 @@ class LogFollower:
         self._log.close()
 
     def __enter__(self) -> LogFollower:
+        self._require_open()
         return self
 
     def __exit__(self, *_: object) -> None:
