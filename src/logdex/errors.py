@@ -161,11 +161,21 @@ class CorruptError(StoreError):
     @property
     def description(self) -> str:
         """What is wrong, without the location: `message` after its path and byte position."""
-        return self.message.removeprefix(f"{self.path}: byte {self.position}: ")
+        return self.message.removeprefix(f"{self.path}: ").removeprefix(f"byte {self.position}: ")
 
 
 class TruncatedError(CorruptError):
     """The file ends before the value does."""
+
+
+class LostSegmentError(CorruptError):
+    """The .log of a segment is not there, or is empty, and the segment's indexes tell that it had
+    batches."""
+
+    def __init__(self, why: str, lost: str, *, path: str) -> None:
+        StoreError.__init__(self, f"{why}: {lost}", path=path, hint="restore it from a replica or a backup")
+        self.position, self.end_position = 0, None
+        self.field = self.expected = self.found = None
 
 
 class CrcMismatchError(CorruptError):

@@ -193,14 +193,14 @@ class LogDirSource:
             gone = f"offsets {since} to {partition.log_start_offset} were removed before they were read"
             plan.losses.append(Gone(f"{partition.path}: {gone}"))
         first = max((each for each in (since, wanted.offset) if each is not None), default=None)
-        if (first is not None and first >= end) or last is None:
+        if first is not None and first >= end:
             return
         found = partition.plan_read(
             replace(wanted, offset=first, end_offset=end), columns=columns, split_bytes=split_bytes
         )
         position = 0 if log_end is None else log_end.position
         for split in found.splits:
-            is_last = split.base_offset == last.base_offset
+            is_last = last is not None and split.base_offset == last.base_offset
             plan.parts.append(LogPart(split, min(split.end, position) if is_last else split.end))
 
 

@@ -15,6 +15,7 @@ from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.path_look import StrPath
 from logdex.jobs.journal import LOCK_NAME
 from logdex.kafka.directory.log_lock import lock_is_held
+from logdex.kafka.directory.lost_segments import lost_segments
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind, require_kafka
 from logdex.kafka.files import file_names as segment_files
 from logdex.kafka.files.checkpoints import TopicPartition, read_offset_checkpoint
@@ -161,7 +162,9 @@ class KafkaLogDir:
         """Returns the committed offsets of consumer groups, from all partitions of
         `__consumer_offsets` in this directory."""
         mine = [each.path for each in self.partition_dirs() if each.topic == consumer_offsets.TOPIC]
-        return read_consumer_offsets(mine, env=self._env)
+        found = read_consumer_offsets(mine, env=self._env)
+        found.problems += [lost.error() for path in mine for lost in lost_segments(path, (), lambda: 0, self._env)]
+        return found
 
     def cluster_metadata(self) -> ClusterMetadata | None:
         """Returns what the control records of the `__cluster_metadata` log contain, or None if that

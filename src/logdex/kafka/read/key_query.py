@@ -20,7 +20,7 @@ from logdex.kafka.batch.record import Record
 from logdex.kafka.columns.record_columns import RECORD_COLUMNS
 from logdex.kafka.files.file_names import KEY_INDEX_SUFFIX
 from logdex.kafka.key_index.reader import KeyIndex
-from logdex.kafka.read.prune import SegmentPart, prune_segment
+from logdex.kafka.read.prune import SegmentPart, lost_of, prune_segment
 from logdex.kafka.read.read_filter import OFFSET_MAX, ReadFilter
 from logdex.kafka.read.record_scan import records_of
 from logdex.kafka.read.splits.split import OnBadBatch, ReadSplit
@@ -64,17 +64,18 @@ def query_key(
 
     `key_index_dir` holds the ``.keyindex`` files, by default beside the segments. An index that is
     missing, damaged (reported to `on_bad_index`) or of another log is not used. Raises
-    `CorruptError` for a bad batch that may hold the key, unless `on_bad_batch` takes the error.
-    Scanning a segment takes memory for its matching records.
+    `CorruptError` for a bad batch or a lost segment that may hold the key, unless `on_bad_batch`
+    takes the error. Scanning a segment takes memory for its matching records.
     """
     home = None if key_index_dir is None else path_text(key_index_dir)
-    looks = 0
+    looks, asked = 0, wanted
     while looks >= 0:
         view, before = partition.view(), wanted
         try:
             for record in _query_view(view, wanted, home, on_bad_batch, on_bad_index):
                 wanted = replace(wanted, end_offset=record.offset)
                 yield record
+            _tell_lost(view, asked, on_bad_batch)
             looks = -1
         except LogdexError:
             if looks == LOOKS_MAX or not partition.look_again(view):
@@ -112,6 +113,13 @@ def _query_view(
                 on_bad_index(useless.error)
         if not answered:
             yield from scan.records(0, below)
+
+
+def _tell_lost(view: PartitionView, wanted: ReadFilter, on_bad_batch: OnBadBatch | None) -> None:
+    for lost in lost_of(view, wanted):
+        if on_bad_batch is None:
+            raise lost.error()
+        on_bad_batch(lost.error())
 
 
 def _is_within(record: Record, wanted: ReadFilter) -> bool:

@@ -8,6 +8,7 @@ Source: Kafka's LocalLog.read. For what is committed see `logdex.kafka.read.comm
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -177,6 +178,16 @@ def _check_end(segment: LogSegment, position: int | None = None) -> None:
             found=f"{segment.size_bytes - position} bytes",
             hint="logdex recover saves what is whole",
         )
+
+
+def locate(segments: Sequence[LogSegment], offset: int) -> tuple[LogSegment, LogOffsetPosition] | None:
+    """Returns the segment and the position of the batch that holds `offset`, or of the next batch,
+    through the offset index; None after the last batch."""
+    for segment in segments[max(bisect_right(segments, offset, key=lambda each: each.base_offset) - 1, 0) :]:
+        found = segment.locate(offset)
+        if found is not None:
+            return segment, found
+    return None
 
 
 def _segments_from(view: LogView, offset: int) -> Iterator[LogSegment]:

@@ -7,6 +7,7 @@ the splits, are those of a scan with the same filter.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -16,7 +17,7 @@ from logdex.frames.arrow import pa
 from logdex.jobs.read_plan import ReadPlanBase
 from logdex.kafka.read.committed import NOTHING_ABORTED, AbortedTransactions, find_aborted
 from logdex.kafka.read.log_read import READ_COMMITTED
-from logdex.kafka.read.prune import ReadPartition, SegmentPart, offset_range, prune
+from logdex.kafka.read.prune import ReadPartition, SegmentPart, lost_of, offset_range, prune
 from logdex.kafka.read.read_filter import ReadFilter
 from logdex.kafka.read.splits.cuts import cut
 from logdex.kafka.read.splits.split import ReadSplit, schema_of
@@ -67,7 +68,7 @@ def plan_read(
         splits=tuple(splits),
         total_files=len(sizes),
         total_bytes=sum(sizes),
-        pruned_files=len(sizes) - len({split.path for split in splits}),
+        pruned_files=len(sizes) - len({split.path for split in splits if split.lost is None}),
         pruned_bytes=sum(sizes) - sum(split.size_bytes for split in splits),
         filter=wanted,
         columns=names,
@@ -75,9 +76,39 @@ def plan_read(
 
 
 def splits_of(
-    partition: ReadPartition, wanted: ReadFilter, columns: tuple[str, ...] | None = None, split_bytes: int | None = None
+    partition: PartitionView, wanted: ReadFilter, columns: tuple[str, ...] | None = None, split_bytes: int | None = None
 ) -> Iterator[ReadSplit]:
-    """Yields the splits of one partition; see `plan_read`."""
+    """Yields the splits of one partition; see `plan_read`. A lost segment has one in its place."""
+    lost = deque(_lost_splits(partition, wanted, columns))
+    for split in _splits_there(partition, wanted, columns, split_bytes):
+        while lost and lost[0].base_offset <= split.base_offset:
+            yield lost.popleft()
+        yield split
+    yield from lost
+
+
+def _lost_splits(partition: PartitionView, wanted: ReadFilter, columns: tuple[str, ...] | None) -> Iterator[ReadSplit]:
+    for each in lost_of(partition, wanted):
+        yield ReadSplit(
+            topic=partition.topic,
+            partition=partition.partition,
+            path=each.path,
+            base_offset=each.base_offset,
+            begin=0,
+            end=0,
+            offset=each.base_offset,
+            end_offset=each.base_offset,
+            first_offset=each.base_offset,
+            next_offset=each.base_offset + 1 if each.next_offset < 0 else each.next_offset,
+            filter=wanted,
+            columns=columns,
+            lost=each.error(partition.log_start_offset),
+        )
+
+
+def _splits_there(
+    partition: ReadPartition, wanted: ReadFilter, columns: tuple[str, ...] | None, split_bytes: int | None
+) -> Iterator[ReadSplit]:
     aborted = NOTHING_ABORTED
     if wanted.isolation == READ_COMMITTED:
         aborted, wanted = _find_aborted(partition, wanted)

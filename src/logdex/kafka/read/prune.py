@@ -16,11 +16,12 @@ import numpy as np
 
 from logdex.errors import CorruptError, LogdexError
 from logdex.io.env import Env
+from logdex.kafka.directory.lost_segments import LostSegment
 from logdex.kafka.files.file_names import KEY_INDEX_SUFFIX
 from logdex.kafka.key_index.reader import KeyIndex
 from logdex.kafka.read.log_read import READ_COMMITTED
 from logdex.kafka.read.read_filter import OFFSET_MAX, ReadFilter
-from logdex.kafka.read.scan_state import position_of
+from logdex.kafka.read.scan_state import find_end, position_of
 from logdex.kafka.scan.scanner import BatchScanner, EndKind
 from logdex.kafka.segment.log_segment import LogSegment
 from logdex.kernels.kafka.batch_columns import BatchColumns, Int64s
@@ -46,6 +47,12 @@ class ReadPartition(Protocol):
     @property
     def last_stable_offset(self) -> int:
         """The offset before which committed records end."""
+
+
+class LostPartition(ReadPartition, Protocol):
+    """A partition to read whose lost segments are known."""
+
+    lost: list[LostSegment]
 
 
 class SegmentPart(NamedTuple):
@@ -97,6 +104,16 @@ def prune_segment(partition: ReadPartition, place: int, wanted: ReadFilter) -> S
         found = _first_at_or_after(segment, wanted.begin_ms, begin, stop, is_last=is_last)
         begin = stop if found is None else found
     return SegmentPart(segment, begin, stop, start, end, next_base) if begin < stop else None
+
+
+def lost_of(partition: LostPartition, wanted: ReadFilter) -> list[LostSegment]:
+    """Returns the lost segments that may have had records with wanted offsets."""
+    if not partition.lost:
+        return []
+    start, end = offset_range(partition, wanted)
+    last = partition.segments[-1] if partition.segments else None
+    log_end = partition.log_start_offset if last is None else find_end(last, partition.env)[0]
+    return [each for each in partition.lost if each.is_wanted(start, end, log_end)]
 
 
 # -- by offset -----------------------------------------------------------------------------------

@@ -221,10 +221,14 @@ class KafkaScan(ScanFrames, Generic[Partition]):
             self.deleted.append(partition)
             return None
 
-    def _of_partition(self, partition: ReadPartition, wanted: ReadFilter, names: Sequence[str]) -> Iterator[Rows]:
+    def _of_partition(self, partition: PartitionView, wanted: ReadFilter, names: Sequence[str]) -> Iterator[Rows]:
         places = {segment.base_offset: place for place, segment in enumerate(partition.segments)}
         last_place, self._last_offset = -1, None
         for split in splits_of(partition, wanted):
+            if split.lost is not None:
+                self.problems.append(split.lost)
+                self._reached = max(self._reached, split.next_offset)
+                continue
             place = places[split.base_offset]
             if split.begin > 0 or place != last_place + 1:
                 self._last_offset = None  # the records between are not read, so this may be no gap

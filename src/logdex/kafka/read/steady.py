@@ -4,11 +4,12 @@ looked at again, and reading begins again or goes on with what is there."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from logdex.errors import LogdexError, VanishedError
 from logdex.io.env import Env
+from logdex.kafka.directory.lost_segments import LostSegment
 from logdex.kafka.segment.log_segment import LogSegment
 
 LOOKS_MAX = 30
@@ -28,6 +29,7 @@ class PartitionView:
     env: Env
     log_start_offset: int
     last_stable_offset: int
+    lost: list[LostSegment] = field(default_factory=list)
 
 
 def first_current(segments: Sequence[LogSegment], env: Env) -> int:

@@ -110,7 +110,7 @@ def rebuild_on(
         job = _Job(runner, source, settings, staging.directory, env, worker_env)
         segments = job.derive_segments(task_size_bytes)
         states = job.derive_states(segments) if source.is_whole else []
-        plan = assemble(staging.directory, output, segments, states, settings, in_place=in_place, env=env)
+        plan = assemble(staging.directory, output, segments, states, settings, source.lost, in_place=in_place, env=env)
         report.kept = staging.publish(plan.all_names)
     for done in segments.values():
         report.note_partition(done)

@@ -3,6 +3,7 @@ replace."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from logdex.io.env import Env
@@ -44,6 +45,7 @@ def assemble(
     segments: dict[str, list[SegmentDone]],
     states: list[StateDone],
     settings: RebuildSettings,
+    lost: Mapping[str, Collection[int]],
     *,
     in_place: bool,
     env: Env,
@@ -51,7 +53,8 @@ def assemble(
     """Moves the files of successful attempts to their places in the staging directory `directory`.
 
     In place, if a segment is damaged or cannot be read in part, the partition's producer snapshots,
-    transaction indexes and leader epochs stay as they were: what is behind would have none.
+    transaction indexes and leader epochs stay as they were: what is behind would have none. The
+    files of `lost` segments, by partition, stay too: they alone tell of the loss.
     """
     plan = Publication()
     state_of = {state.partition: state for state in states}
@@ -71,7 +74,8 @@ def assemble(
         if partition in state_of:
             suffixes = _derived_suffixes(settings, with_state=state is not None)
             found = env.list_dir(f"{output}/{partition}".rstrip("/"))
-            plan.stale += [prefix + name for name in found if name not in names and _suffix(name) in suffixes]
+            stale = [name for name in found if name not in names and _suffix(name) in suffixes]
+            plan.stale += [prefix + name for name in stale if not _is_of(name, lost.get(partition, ()))]
     for name in (SEGMENTS_DIR, STATES_DIR):
         remove_tree_in_use(f"{directory}/{name}", env)
     return plan
@@ -94,6 +98,12 @@ def _derived_suffixes(settings: RebuildSettings, *, with_state: bool) -> set[str
     if settings.key_index:
         suffixes.add(KEY_INDEX_SUFFIX)
     return suffixes
+
+
+def _is_of(name: str, bases: Collection[int]) -> bool:
+    """Whether a file belongs to a segment with one of the base offsets."""
+    named = parse_offset_file(name)
+    return named is not None and named[0] in bases
 
 
 def _suffix(name: str) -> str:

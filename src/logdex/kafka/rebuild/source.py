@@ -10,7 +10,14 @@ from logdex.errors import NotAStoreError, UnusableFileError, UsageError, Vanishe
 from logdex.io.env import Env
 from logdex.jobs import output as outputs
 from logdex.kafka.directory.log_dir import KafkaLogDir
-from logdex.kafka.directory.partition_files import home_of, is_log_directory, not_alone, partition_directory
+from logdex.kafka.directory.lost_segments import lost_segments
+from logdex.kafka.directory.partition_files import (
+    home_of,
+    is_log_directory,
+    not_alone,
+    partition_directory,
+    stated_start,
+)
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
 from logdex.kafka.directory.unfinished import require_whole_logs
 from logdex.kafka.files.file_names import LOG_SUFFIX, SWAP_SUFFIX, offset_file_name, offsets_of, parse_offset_file
@@ -47,7 +54,11 @@ class RebuildSource:
     partitions: dict[str, list[SourceSegment]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     losses: list[str] = field(default_factory=list)
-    """What is a .log and is not read, for its name or because it cannot be read as a file."""
+    """What is a .log and is not read, for its name or because it cannot be read as a file, and the
+    segments that are lost."""
+    lost: dict[str, set[int]] = field(default_factory=dict)
+    """The base offsets of lost segments by directory below the output. In place, their indexes stay
+    as they are, because they alone tell of the loss."""
 
     @property
     def is_log_dir(self) -> bool:
@@ -127,6 +138,11 @@ def _add(source: RebuildSource, folder: str, directory: str, env: Env) -> None:
         if name.endswith(LOG_SUFFIX) and parse_offset_file(name) is None and env.is_file(f"{directory}/{name}")
     ]
     found = _segments_of(folder, directory, names, source.losses, env)
+    empty = {segment.base_offset for segment in found[:-1] if not segment.size_bytes}
+    lost = lost_segments(directory, empty, lambda: stated_start(directory, [], env), env)
+    source.losses += [f"{each.error().message}; its indexes are left as they are" for each in lost]
+    source.lost[folder] = {each.base_offset for each in lost}
+    found = [segment for segment in found if segment.base_offset not in source.lost[folder]]
     if found:
         source.partitions[folder] = found
 

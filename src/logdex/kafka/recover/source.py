@@ -9,14 +9,14 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass, field, replace
 
-from logdex import limits
-from logdex.errors import StoreError, UsageError, VanishedError
+from logdex.errors import UsageError, VanishedError
 from logdex.io.env import Env
 from logdex.jobs import output as outputs
 from logdex.jobs.journal import LOCK_NAME
 from logdex.jobs.look_again import Looks, pause
 from logdex.kafka.directory.leftovers import covered_offsets, first_cleaned_offset
 from logdex.kafka.directory.log_dir import KafkaLogDir
+from logdex.kafka.directory.lost_segments import find_lost
 from logdex.kafka.directory.misnamed import Misnamed, misnamed_files
 from logdex.kafka.directory.partition_files import home_of, partition_directory
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
@@ -27,7 +27,6 @@ from logdex.kafka.files.file_names import parse_offset_file, parse_partition_dir
 from logdex.kafka.recover.partition_scan import SourceLog
 from logdex.kafka.recover.report import Skipped
 from logdex.kafka.scan.scanner import BatchScanner
-from logdex.kafka.segment.time_index import TRIMMED_SIZE_BYTES
 
 _DERIVED = {*files.SEGMENT_SUFFIXES, files.SNAPSHOT_SUFFIX, files.KEY_INDEX_SUFFIX} - {files.LOG_SUFFIX}
 _OWN_NAMES = {
@@ -170,11 +169,11 @@ def _list(partition: SourcePartition, notes: list[str], env: Env) -> None:
         elif name not in _OWN_NAMES and (parsed is None or parsed[1] not in _DERIVED):
             notes.append(f"{path}: {env.size_bytes(path)} bytes, not taken over")
     covered = _take_swaps(notes, logs, swaps, env)
-    alone = {base: paths for base, paths in indexes.items() if base not in logs and base not in covered}
+    indexes = {base: paths for base, paths in indexes.items() if base in logs or base not in covered}
     own = [SourceLog(path, base, _size_bytes(path, env)) for base, path in sorted(logs.items())]
     copies = [log for log in copies if log not in own]
     partition.logs = sorted([*own, *copies], key=lambda log: log.base_offset)
-    _tell_missing(notes, partition, alone, env)
+    _tell_missing(notes, partition, names, indexes, env)
 
 
 def _read_as(file: Misnamed, directory: str, notes: list[str], env: Env) -> SourceLog:
@@ -219,32 +218,18 @@ def _size_bytes(path: str, env: Env) -> int:
     return env.size_bytes(path) if env.is_file(path) else 0
 
 
-def _tell_missing(notes: list[str], partition: SourcePartition, indexes: dict[int, list[str]], env: Env) -> None:
-    """Reports the logs of which only `indexes` are there, by base offset. One with entries is a
-    loss, unless it precedes all logs: a deletion of the oldest segments that was broken off may
-    leave it."""
-    bases = [log.base_offset for log in partition.logs]
-    for base, paths in sorted(indexes.items()):
-        path = f"{partition.directory}/{files.offset_file_name(base, files.LOG_SUFFIX)}"
-        if (not bases or base > bases[0]) and any(_has_entries(each, env) for each in paths):
-            next_offset = min((each for each in bases if each > base), default=-1)
-            why = f"there is no such file, but {posixpath.basename(paths[0])} is there"
-            partition.missing.append(Skipped(path, 0, 0, why, base, next_offset))
-        else:
-            notes += [f"{each}: an index without its log, not taken over" for each in paths]
-
-
-def _has_entries(path: str, env: Env) -> bool:
-    """Whether an index has entries; True if it cannot be read. Raises `VanishedError` if it is not
-    there any more."""
-    try:
-        data = env.read_file(path, limits.INDEX_SIZE_BYTES_MAX)
-        is_trimmed = path.endswith(files.TIME_INDEX_SUFFIX) and len(data) == TRIMMED_SIZE_BYTES
-        return is_trimmed or data.count(0) < len(data)
-    except VanishedError:
-        raise
-    except StoreError:
-        return True
+def _tell_missing(
+    notes: list[str], partition: SourcePartition, names: list[str], indexes: dict[int, list[str]], env: Env
+) -> None:
+    """Reports the segments that are lost although their `indexes`, by base offset, are there, and
+    notes the other indexes without a log."""
+    bases = sorted({log.base_offset for log in partition.logs})
+    empty = {log.base_offset for log in partition.logs if not log.size_bytes and env.is_file(log.path)}
+    lost = find_lost(partition.directory, names, bases, indexes, empty, env)
+    partition.missing = [Skipped(each.path, 0, 0, each.why, each.base_offset, each.next_offset) for each in lost]
+    told = {*bases, *(each.base_offset for each in lost)}
+    for base in sorted(indexes.keys() - told):
+        notes += [f"{each}: an index without its log, not taken over" for each in indexes[base]]
 
 
 def _take_swaps(notes: list[str], logs: dict[int, str], swaps: dict[int, str], env: Env) -> range:

@@ -294,7 +294,7 @@ def _add_meta(log_dir: KafkaLogDir, look: KafkaOverview) -> None:
 
 def _add_groups(log_dir: KafkaLogDir, look: KafkaOverview) -> None:
     offsets = log_dir.consumer_offsets()
-    look.problems += map(str, offsets.problems)
+    look.problems += [each for each in map(str, offsets.problems) if each not in look.problems]
     here = {TopicPartition(one.topic, one.partition): one for one in look.partitions if one.mark is None}
     for (group, partition), committed in sorted(offsets.offsets.items()):
         if partition in here:

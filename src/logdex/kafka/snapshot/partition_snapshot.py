@@ -7,7 +7,6 @@ Source: Kafka's UnifiedLog; ``docs/formats/kafka-log-directory.md``.
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Self, Unpack
@@ -19,6 +18,7 @@ from logdex.io.open_files import OpenFiles
 from logdex.io.path_look import StrPath
 from logdex.jobs.reports import Progress
 from logdex.kafka.batch.record import Record
+from logdex.kafka.directory.lost_segments import LostSegment, lost_segments
 from logdex.kafka.directory.partition_files import (
     Checkpoints,
     open_segments,
@@ -97,9 +97,12 @@ class PartitionSnapshot(OpenedLog[Record]):
         segments = open_segments(self._found, self.config, self.env, self._files)
         self._look = DirectoryLook(self.directory, segments, modified_ns, self.env)
         self.segments, self._is_closed = segments, False
-        self.checkpoints = Checkpoints()
+        self.checkpoints, self._lost = Checkpoints(), list[LostSegment]()
         if self._found.kind is not KafkaPathKind.LOG:
             self.checkpoints = read_checkpoints(self.directory, self._name, self.problems, self.env)
+            empty = {segment.base_offset for segment in segments[:-1] if not segment.size_bytes}
+            self._lost = lost_segments(self.directory, empty, lambda: self.log_start_offset, self.env)
+            self.problems += [each.error(self.log_start_offset) for each in self._lost]
         self._end: tuple[int, ScanEnd | None] | None = None
         self._without_zeros: LogSegment | None = None
         self._producers: ProducerStates | None = None
@@ -226,15 +229,7 @@ class PartitionSnapshot(OpenedLog[Record]):
     def locate(self, offset: int) -> tuple[LogSegment, LogOffsetPosition] | None:
         """Returns the segment and the position of the batch that holds `offset`, or of the next
         batch, through the offset index; None after the last batch."""
-        return steadily(self, lambda _: self._locate(offset))
-
-    def _locate(self, offset: int) -> tuple[LogSegment, LogOffsetPosition] | None:
-        segments = self._readable_segments()
-        for segment in segments[max(bisect_right(segments, offset, key=lambda each: each.base_offset) - 1, 0) :]:
-            found = segment.locate(offset)
-            if found is not None:
-                return segment, found
-        return None
+        return steadily(self, lambda _: log_read.locate(self._readable_segments(), offset))
 
     # -- reading ----------------------------------------------------------------------------------
     def scan(
@@ -357,7 +352,8 @@ class PartitionSnapshot(OpenedLog[Record]):
         with self._lock:
             require_open(self.path, is_closed=self._is_closed)
             stable = self.last_stable_offset if isolation == READ_COMMITTED else OFFSET_MAX
-            return PartitionView(self.topic, self.partition, self.segments, self.env, self.log_start_offset, stable)
+            place, start = (self.topic, self.partition), self.log_start_offset
+            return PartitionView(*place, self.segments, self.env, start, stable, self._lost)
 
     def is_mixed(self, view: PartitionView) -> bool:
         """Whether what was read through `view` may belong to different states of the log."""

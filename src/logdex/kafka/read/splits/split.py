@@ -10,7 +10,7 @@ from functools import cache, partial
 import numpy as np
 import numpy.typing as npt
 
-from logdex.errors import CorruptError, UsageError, VanishedError
+from logdex.errors import CorruptError, LostSegmentError, UsageError, VanishedError
 from logdex.frames.arrow import pa, pc
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.record_lock import Identity
@@ -92,6 +92,8 @@ class ReadSplit:
     stored: bool = False
     topic_id: str | None = None
     """The topic's id, if records of a topic that was created again are not to be read."""
+    lost: LostSegmentError | None = None
+    """Why there is nothing to read, if the whole segment is lost. Reading it meets this error."""
 
     @property
     def size_bytes(self) -> int:
@@ -209,6 +211,11 @@ class ReadSplit:
         `STORED_COLUMNS`, then those that the filter needs. `on_offsets` is called with the offsets
         of all rows that are read, before the filter. `plain` is that of `read_record_batches`.
         Raises `VanishedError` if the .log is not the file `identity` by now."""
+        if self.lost is not None:
+            if on_bad_batch is None:
+                raise self.lost
+            on_bad_batch(self.lost)
+            return None
         columns = list(names)
         read = (read_stored_batches if self.stored else partial(read_record_batches, skip_control=False, plain=plain))(
             self.path,

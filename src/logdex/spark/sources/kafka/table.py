@@ -196,7 +196,9 @@ class LogDirTable:
         plan.total_bytes += sum(segment.size_bytes for segment in files)
         plan.pruned_files += len(files)
         found = self.read_filter(frozen, wanted)
-        if found is None or found.offset is None or found.end_offset is None or found.offset >= found.end_offset:
+        if found is None or found.offset is None or found.end_offset is None:
+            return
+        if found.offset >= found.end_offset and snapshot.segments:
             return
         note = self._require_there(snapshot, found.offset, found.end_offset)
         plan.notes += [] if note is None else [note]
@@ -204,7 +206,7 @@ class LogDirTable:
             replace(split, columns=columns, stored=self._rows.stored, topic_id=frozen.topic_id)
             for split in self._splits(snapshot, found, split_bytes)
         ]
-        plan.pruned_files -= len({split.path for split in splits})
+        plan.pruned_files -= len({split.path for split in splits if split.lost is None})
         for split in splits:
             is_last = split.base_offset == frozen.last_base
             sure_end = min(split.end, frozen.last_position) if is_last else split.end
@@ -214,13 +216,19 @@ class LogDirTable:
         """Yields the splits for a filter with both offsets, for each maxRecordsPerPartition of
         them."""
         begin, end = found.offset or 0, found.end_offset or 0
-        step = self.read.partition_records or end - begin
+        step = self.read.partition_records or max(end - begin, 1)
         if end - begin > step * _RANGES_MAX:
             what = f"maxRecordsPerPartition {step} divides the offsets {begin} to {end} of {snapshot.name}"
             raise UsageError(f"{what} into more than {_RANGES_MAX:,} parts", hint="give a larger one, or offsets")
-        for first in range(begin, end, step):
+        lost = set[str]()
+        for first in range(begin, max(end, begin + 1), step):
             part = replace(found, offset=first, end_offset=min(first + step, end))
-            yield from snapshot.plan_read(part, split_bytes=split_bytes).splits
+            for split in snapshot.plan_read(part, split_bytes=split_bytes).splits:
+                if split.lost is None:
+                    yield split
+                elif split.path not in lost:
+                    lost.add(split.path)
+                    yield split
 
     def read_filter(self, frozen: FrozenPartition, wanted: Conditions) -> ReadFilter | None:
         """Returns the filter for a partition, by the options and the conditions; None if no record
