@@ -207,7 +207,7 @@ _ACTIONS: list[tuple[str, Action]] = [
     (r"logdex (rebuild|recover) ", Mending.command),
     (r"restore (this file|the file|the \.log|the batch) from a replica", Mending.restore),
     (r"compare with a replica", Mending.restore),
-    (r"remove this line, and lower the count in line 2 by one", Mending.remove_line),
+    (r"restore the log's last segment first, if it was cut or lost; if not, remove this line", Mending.remove_line),
     (r"remove the file", Mending.remove),
     (r"move the (file out of the directory|checkpoint away)", Mending.move_away),
     (r"mv ", Mending.move),

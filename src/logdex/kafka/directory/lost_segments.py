@@ -1,8 +1,14 @@
-"""The segments of a partition whose .log is lost: it is not there, or is empty, and the entries of
-its indexes tell that it had batches.
+"""The segments of a partition that are lost, by what else tells of them.
+
+The .log is not there, or is empty, and the entries of its indexes tell that it had batches.
 
 A broker that deletes a segment renames its .log first, and then its indexes. So indexes alone are
 no loss if the .log has the name that a deletion gives it, or if they come before all logs.
+
+The checkpoints tell of the last segments. A broker checkpoints only offsets that its log has: the
+recovery point when it has flushed what is below, and the high watermark. After a clean shutdown the
+log ends behind both. After a crash it may end before them: a follower cuts its log to its leader's,
+and the checkpoints follow a moment later.
 
 Source: Kafka's LogSegment.changeFileSuffixes, LocalLog.deleteSegmentFiles.
 """
@@ -12,15 +18,18 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from logdex import limits
 from logdex.errors import LostSegmentError, StoreError, VanishedError
 from logdex.io.env import Env
 from logdex.jobs.look_again import pause
+from logdex.kafka.directory.partition_files import Checkpoints, home_of
 from logdex.kafka.files import file_names as files
 from logdex.kafka.files.file_names import offset_file_name, offsets_of, parse_offset_file
 from logdex.kafka.segment.time_index import TRIMMED_SIZE_BYTES
 
+RESTORE_LAST_SEGMENT = "the log's last segment may be cut or missing: restore it first, if there is a copy"
 _INDEX_SUFFIXES = (files.INDEX_SUFFIX, files.TIME_INDEX_SUFFIX, files.TXN_INDEX_SUFFIX)
 
 
@@ -124,3 +133,24 @@ def _has_entries(path: str, env: Env) -> bool:
         raise
     except StoreError:
         return True
+
+
+class LostEnd(NamedTuple):
+    """`text` says which checkpoint has which offset of a partition, and where the log ends.
+    `offset` is that offset."""
+
+    text: str
+    offset: int
+
+
+def find_lost_end(directory: str, known: Checkpoints, end_offset: int, env: Env) -> LostEnd | None:
+    """Returns what the checkpoints `known` of the partition in `directory` tell of offsets from
+    `end_offset`, the end of its log, on; None if nothing."""
+    offset, file = known.recovery_point or 0, files.RECOVERY_POINT_CHECKPOINT
+    if (known.high_watermark or 0) > offset:
+        offset, file = known.high_watermark or 0, files.HIGH_WATERMARK_CHECKPOINT
+    if offset <= end_offset:
+        return None
+    home = home_of(env.real_path(directory), env=env)[0]
+    name = directory.rstrip("/").rpartition("/")[2]
+    return LostEnd(f"{home}/{file}: it has offset {offset} of {name}, and the log ends at {end_offset}", offset)

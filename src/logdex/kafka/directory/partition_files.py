@@ -182,8 +182,13 @@ def read_checkpoints(directory: str, name: PartitionName, problems: list[LogdexE
 def stated_start(directory: str, problems: list[LogdexError], env: Env) -> int:
     """Returns the checkpointed log start offset of the partition in `directory`, or 0 if none is
     stated. See `read_checkpoints`."""
+    return stated_checkpoints(directory, problems, env).log_start_offset or 0
+
+
+def stated_checkpoints(directory: str, problems: list[LogdexError], env: Env) -> Checkpoints:
+    """Returns the checkpointed offsets of the partition in `directory`. See `read_checkpoints`."""
     name = partition_name(KafkaPath(directory, KafkaPathKind.PARTITION), env)
-    return read_checkpoints(directory, name, problems, env).log_start_offset or 0
+    return read_checkpoints(directory, name, problems, env)
 
 
 def offset_in(offsets: Mapping[TopicPartition, int], place: TopicPartition, *, is_lone: bool) -> int | None:

@@ -23,9 +23,11 @@ from logdex.jobs.publication import Names
 from logdex.jobs.reports import Progress
 from logdex.jobs.tasks import Count, LocalRunner, Runner, shared
 from logdex.jobs.work_time import work_seconds
+from logdex.kafka.directory.clean_mark import is_closed_cleanly
 from logdex.kafka.directory.given_names import GivenNames
 from logdex.kafka.directory.log_lock import lock_is_held
-from logdex.kafka.directory.partition_files import home_of, stated_start
+from logdex.kafka.directory.lost_segments import find_lost_end
+from logdex.kafka.directory.partition_files import Checkpoints, home_of, stated_checkpoints
 from logdex.kafka.directory.recognise import KafkaPath, require_kafka
 from logdex.kafka.directory.unfinished import settle_unfinished, staged_logs
 from logdex.kafka.files.file_names import (
@@ -106,7 +108,7 @@ def recover(
     report = job.report
     report.notes += _unread_start(source, output, job, env)
     report.notes[:0] = settled
-    report.kept, report.notes = given.kept(report.kept), given.texts(report.notes)
+    report.kept, report.notes, report.losses = given.kept(report.kept), *map(given.texts, (report.notes, report.losses))
     report.skipped = [replace(each, path=given.text(each.path), why=given.text(each.why)) for each in report.skipped]
     report.seconds = work_seconds() - started
     return report
@@ -166,6 +168,7 @@ class _Recovered:
     messages: int
     batches: int
     files: int
+    losses: list[str]
     notes: list[str]
     small_notes: list[str]
 
@@ -217,6 +220,7 @@ class _Recovery:
             self.partition_names[partition.folder] = one.names
             self.outdated_indexes[partition.folder] = one.outdated_indexes
             report.skipped += one.skipped
+            report.losses += one.losses
             report.messages += one.messages
             report.batches += one.batches
             report.files += one.files
@@ -245,7 +249,7 @@ class _Recovery:
             try:
                 one = self._look(listed, notes, shared(count, 2))
                 one.notes[:0] = notes
-                if looks.settles(one.skipped):
+                if looks.settles(one.skipped, one.losses):
                     return one
             except (VanishedError, UnreadableError) as error:
                 if looks.fails() or not self._source.is_whole or not error.path.startswith(partition.directory):
@@ -317,7 +321,8 @@ class _Recovery:
         is_left_empty = last is not None and all(piece.source is not last for piece in pieces)
         segments = plan_segments(pieces, last.base_offset if last and is_left_empty else None, self._env)
         epochs = small.stored_epochs(partition.directory) if self._source.is_whole else []
-        start = stated_start(partition.directory, [], self._env) if self._source.is_whole else 0
+        known = stated_checkpoints(partition.directory, [], self._env) if self._source.is_whole else Checkpoints()
+        start = known.log_start_offset or 0
         writer.write(segments, epochs, start)
         bounds = LogBounds(segments[0].base_offset if segments else 0, writer.next_offset, start)
         saved = writer.write_aside([*placed.aside, *scan.doubtful])
@@ -335,6 +340,7 @@ class _Recovery:
             name = where.get((each.path, each.start), "")
             skipped.append(replace(each, saved=prefix + name if name else ""))
         outdated = [offset_file_name(each.base_offset, INDEX_SUFFIX) for each in segments if not each.is_beginning]
+        losses, notes = self._lost_end(partition, known, bounds.next_offset, skipped)
         return _Recovered(
             names,
             outdated,
@@ -343,9 +349,27 @@ class _Recovery:
             messages=sum(piece.records for piece in pieces),
             batches=sum(piece.batches for piece in pieces),
             files=0,
-            notes=[*self._notes(partition, scan, writer), *_gaps(partition, pieces, skipped)],
+            losses=losses,
+            notes=[*self._notes(partition, scan, writer), *_gaps(partition, pieces, skipped), *notes],
             small_notes=small.notes,
         )
+
+    def _lost_end(
+        self, partition: SourcePartition, known: Checkpoints, end_offset: int, skipped: list[Skipped]
+    ) -> tuple[list[str], list[str]]:
+        """Returns what the checkpoints `known` tell of offsets behind the end of the new log, as
+        losses and as notes. What is lost with the `skipped` is told already."""
+        tells = find_lost_end(partition.directory, known, end_offset, self._env)
+        is_told = tells is not None and any(
+            each.is_loss and (each.next_offset < 0 or each.next_offset >= tells.offset) for each in skipped
+        )
+        if tells is None or is_told or self._is_beside:
+            return [], []
+        if not is_closed_cleanly(partition.directory, env=self._env):
+            why = "a crash, or a follower that cuts its log to its leader's, may leave it so"
+            return [], [f"{tells.text}: {why}"]
+        offsets = f"offsets {end_offset} to {tells.offset - 1}"
+        return [f"{tells.text}: {offsets} are lost, unless there is a copy of their segment"], []
 
     def _notes(self, partition: SourcePartition, scan: PartitionScan, writer: PartitionWriter) -> list[str]:
         written = self._staged(partition)

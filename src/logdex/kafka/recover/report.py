@@ -55,5 +55,5 @@ class RecoverReport(reports.RecoverReport):
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report object that ends ``logdex recover --json``."""
-        names = ("batches", "partitions", "lossy", "skipped_bytes", "notes", "inferred", "assumed", "kept")
+        names = ("batches", "partitions", "lossy", "skipped_bytes", "losses", "notes", "inferred", "assumed", "kept")
         return reports.WorkReport.to_json(self) | {name: getattr(self, name) for name in names}

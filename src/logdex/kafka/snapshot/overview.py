@@ -17,6 +17,7 @@ from logdex.frames.lag import lag_of
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.kafka.directory.clean_mark import is_closed_cleanly, is_shut_down_cleanly
 from logdex.kafka.directory.log_dir import KafkaLogDir, PartitionDir
+from logdex.kafka.directory.lost_segments import RESTORE_LAST_SEGMENT, find_lost_end
 from logdex.kafka.directory.partition_files import home_of, is_log_directory, stated_start
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind
 from logdex.kafka.directory.unfinished import unfinished_at
@@ -214,6 +215,9 @@ def _partition(snapshot: PartitionSnapshot, look: KafkaOverview) -> PartitionOve
     one.high_watermark, one.recovery_point = snapshot.checkpoints.high_watermark, snapshot.checkpoints.recovery_point
     one.size_bytes = snapshot.size_bytes
     one.clean = is_closed_cleanly(snapshot.directory, env=snapshot.env)
+    lost = find_lost_end(snapshot.directory, snapshot.checkpoints, one.log_end_offset, snapshot.env)
+    if lost is not None and one.clean:
+        look.problems.append(f"{lost.text}: {RESTORE_LAST_SEGMENT}")
     if snapshot.log_end is not None:
         one.end, one.end_reason = snapshot.log_end.kind.value, snapshot.log_end.reason
     one.producers = len(snapshot.producers)

@@ -107,7 +107,10 @@ class Collector(FindingCollector):
 
 
 REMOVE = "remove the file: a broker then derives it from the log"
-REMOVE_LINE = "remove this line, and lower the count in line 2 by one: a broker then derives the offset from the log"
+REMOVE_LINE = (
+    "restore the log's last segment first, if it was cut or lost; if not, remove this line, and lower the count in "
+    "line 2 by one: a broker then derives the offset from the log"
+)
 REMOVE_STARTS = "remove the file: a broker then lets each log begin with its first segment, deleted records included"
 MOVE_AWAY = "move the file out of the directory"
 RESTORE = "restore the file from a replica or a backup"

@@ -27,5 +27,5 @@ def print_report(report: RecoverReport, output: str) -> None:
     for skipped in report.skipped:
         emit(str(skipped))
     note_settings(report.inferred, report.assumed)
-    for text in report.notes:
+    for text in [*report.notes, *report.losses]:
         note(text)
