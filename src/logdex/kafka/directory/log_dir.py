@@ -16,6 +16,7 @@ from logdex.io.path_look import StrPath
 from logdex.jobs.journal import LOCK_NAME
 from logdex.kafka.directory.log_lock import lock_is_held
 from logdex.kafka.directory.lost_segments import lost_segments
+from logdex.kafka.directory.partition_files import read_offsets
 from logdex.kafka.directory.recognise import KafkaPath, KafkaPathKind, require_kafka
 from logdex.kafka.files import file_names as segment_files
 from logdex.kafka.files.checkpoints import TopicPartition, read_offset_checkpoint
@@ -101,6 +102,18 @@ class KafkaLogDir:
             if named is not None and (marked or named.mark is None) and self._env.is_dir(self._at(name)):
                 found.append(PartitionDir(self._at(name), name, named.topic, named.partition, named.mark))
         return sorted(found, key=lambda each: (each.topic, each.partition, each.mark or "", each.name))
+
+    def missing_partitions(self) -> dict[TopicPartition, str]:
+        """Returns the partitions that are not here, and that the recovery points or the high
+        watermarks name, each with the path of the checkpoint. A broker forgets a partition that was
+        deleted or moved away a moment later."""
+        here = {each.topic_partition for each in self.partition_dirs(marked=True)}
+        found: dict[TopicPartition, str] = {}
+        for file in (segment_files.RECOVERY_POINT_CHECKPOINT, segment_files.HIGH_WATERMARK_CHECKPOINT):
+            for each in read_offsets(self.path, file, [], self._env):
+                if each not in here:
+                    found.setdefault(each, self._at(file))
+        return dict(sorted(found.items()))
 
     def partition_dir(self, topic: str, partition: int) -> PartitionDir | None:
         """Returns the directory of a partition in use, or None if it is not here."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from logdex.frames.lag import lag_of
 from logdex.kafka.files.reader_positions import read_position, reader_names
+from logdex.kafka.internal_topics.consumer_offsets import TOPIC
 from logdex.kafka.snapshot.log_dir_snapshot import KafkaSnapshot, LogDirSnapshot
 from logdex.kafka.snapshot.partition_snapshot import PartitionSnapshot
 
@@ -54,6 +55,15 @@ def group_progress(
         for (group, place), commit in sorted(found.offsets.items())
         if place in known
     ]
+
+
+def missing_of_groups(snapshot: KafkaSnapshot) -> list[str]:
+    """Returns what to tell of the partitions of `__consumer_offsets` that a checkpoint names and
+    that are not here."""
+    if not isinstance(snapshot, LogDirSnapshot):
+        return []
+    gone = [(each, path) for each, path in snapshot.log_dir.missing_partitions().items() if each.topic == TOPIC]
+    return [f"{path}: it names {each}, which is not here: groups may be missing" for each, path in gone]
 
 
 def reset_target(partition: PartitionSnapshot, to: str, time_ms: int | None) -> int:

@@ -27,6 +27,7 @@ from logdex.kafka.files.file_names import parse_offset_file, parse_partition_dir
 from logdex.kafka.recover.partition_scan import SourceLog
 from logdex.kafka.recover.report import Skipped
 from logdex.kafka.scan.scanner import BatchScanner
+from logdex.primitives.shown import counted
 
 _DERIVED = {*files.SEGMENT_SUFFIXES, files.SNAPSHOT_SUFFIX, files.KEY_INDEX_SUFFIX} - {files.LOG_SUFFIX}
 _OWN_NAMES = {
@@ -90,6 +91,10 @@ def find_source(found: KafkaPath, env: Env) -> RecoverSource:
             else:
                 source.notes.append(f"{each.path} is marked {each.mark}: not taken over")
         source.notes += [f"{root}/{name} is not one of Kafka's: not taken over" for name in log_dir.other_names()]
+        if missing := [*map(str, log_dir.missing_partitions())]:
+            shown = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
+            told = counted(len(missing), "partition that is", "partitions that are")
+            source.notes.append(f"{root}: its checkpoints name {told} not here, and not taken over: {shown}")
         return source
     if found.kind not in (KafkaPathKind.PARTITION, KafkaPathKind.LOG):
         raise UsageError(

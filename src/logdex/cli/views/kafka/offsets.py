@@ -31,15 +31,15 @@ def show(
     """Prints how far groups and readers are, with the offsets after a reset. Returns whether all of
     `__consumer_offsets` could be read."""
     from logdex.kafka.files.reader_positions import reader_lock, write_position
-    from logdex.kafka.readers.progress import group_progress, progress_of, reset_target
+    from logdex.kafka.readers.progress import group_progress, missing_of_groups, progress_of, reset_target
     from logdex.kafka.snapshot.log_dir_snapshot import open_kafka
 
     with open_kafka(found, **settings) as snapshot:
         partitions = snapshot.scan(topic=topic).partitions
         problems: list[str] = []
         groups = [each for each in group_progress(snapshot, partitions, problems) if group in (None, each.name)]
-        for problem in problems:
-            note(problem)
+        for text in [*problems, *missing_of_groups(snapshot)]:
+            note(text)
         if reset_to is not None and progress_of(partitions, group, is_named=False):
             groups = []  # a reader of Logdex's has the same name, and is what can be reset
         if groups and reset_to is not None:
