@@ -25,7 +25,7 @@ from logdex.rocketmq.consuming.local_offsets import LocalFileOffsetStore
 from logdex.rocketmq.consuming.membership import Queue
 from logdex.rocketmq.consuming.send_back import as_consumed, require_stored, send_back
 from logdex.rocketmq.consuming.share import GroupShare, Share, WholeShare
-from logdex.rocketmq.consuming.source import end_of_queue, queue_ids, source_of
+from logdex.rocketmq.consuming.source import end_of_queue, queue_ids, require_in_queue, source_of
 from logdex.rocketmq.message.own_topics import retry_topic_of
 from logdex.rocketmq.message.stored_message import StoredMessage
 from logdex.rocketmq.message_store.message_store import MessageStore
@@ -277,14 +277,16 @@ class Consumer:
         return self._positions[self._own(queue_id)]
 
     def seek(self, queue_id: int, offset: int) -> None:
-        """Goes on with a queue of the topic at an offset. A commit then commits that."""
+        """Goes on with a queue of the topic at an offset. A commit then commits that. Raises
+        `OffsetOutOfRangeError` for one behind the queue's end, and `UsageError` for a negative
+        one."""
         with self._lock:
             self._require_open()
             require_given(queue_id=queue_id, offset=offset)
-            if offset < 0:
-                raise UsageError(f"offset must be 0 or more, got {offset}")
+            require_counts(offset=offset)
             queue = self._own(queue_id)
             self._look()
+            require_in_queue(self._source, queue, offset)
             self._begin(queue, offset)
 
     def reset_to_time(self, timestamp_ms: int) -> None:

@@ -7,7 +7,7 @@ import os
 import shlex
 from collections.abc import Mapping
 
-from logdex.errors import MissingFileError, UsageError
+from logdex.errors import MissingFileError, OffsetOutOfRangeError, UsageError
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.io.process_lock import lock_is_held
 from logdex.primitives.java_hash import decode_utf8
@@ -15,7 +15,7 @@ from logdex.rocketmq.consume_queue.consume_queue import discover_queues
 from logdex.rocketmq.consuming.cut_watch import CutWatch
 from logdex.rocketmq.consuming.membership import Queue
 from logdex.rocketmq.files.config_files import TopicConfigs
-from logdex.rocketmq.files.store_files import StorePaths
+from logdex.rocketmq.files.store_files import StorePaths, queue_folder
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.read.results import GetMessageResult
 from logdex.rocketmq.settings.store_config import StoreConfig
@@ -180,3 +180,17 @@ def require_queues(snapshot: StoreSnapshot, env: Env) -> None:
 def end_of_queue(source: Source, topic: bytes, queue_id: int) -> int:
     """The queue offset after the last message of a queue; 0 if there is no such queue."""
     return source.get_message(topic, queue_id, _BEYOND_ANY_QUEUE, 1, None).max_offset
+
+
+def require_in_queue(source: Source, queue: Queue, offset: int) -> None:
+    """Raises `OffsetOutOfRangeError` for an offset behind the end of a queue: messages that come
+    before it would be passed over."""
+    topic, queue_id = queue
+    found = source.get_message(topic, queue_id, _BEYOND_ANY_QUEUE, 1, None)
+    if offset > found.max_offset:
+        raise OffsetOutOfRangeError(
+            offset,
+            path=f"{StorePaths(source.root).consume_queue}/{queue_folder(topic, queue_id)}",
+            log_start_offset=found.min_offset,
+            log_end_offset=found.max_offset,
+        )

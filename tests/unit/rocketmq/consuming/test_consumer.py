@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from logdex.errors import CorruptError, LogClosedError, MissingFileError, UsageError
+from logdex.errors import CorruptError, LogClosedError, MissingFileError, OffsetOutOfRangeError, UsageError
 from logdex.rocketmq.consuming.consumer import Consumer
 from logdex.rocketmq.consuming.consumer_offsets import ConsumerOffsetManager
 from logdex.rocketmq.consuming.local_offsets import LocalFileOffsetStore
@@ -172,6 +172,31 @@ def test_seek_and_reset_to_time(tmp_path: Path) -> None:
             member.seek(9, 0)
         with pytest.raises(UsageError, match="offset"):
             member.seek(0, -1)
+
+
+@pytest.mark.parametrize("is_path", [False, True])
+def test_no_seek_goes_behind_the_end_of_a_queue(tmp_path: Path, is_path: bool) -> None:
+    """The messages that come before that offset would be passed over."""
+    with store_with(tmp_path, 20) as store:
+        store.dispatch()
+        store.create_topic("orders", 5)
+        with consumer(tmp_path if is_path else store) as member:
+            assert len(member.poll(20)) == 20
+            with pytest.raises(OffsetOutOfRangeError, match=r"offset 6 is not in 0 to 5") as told:
+                member.seek(2, 6)
+            assert (told.value.offset, told.value.log_start_offset, told.value.log_end_offset) == (6, 0, 5)
+            with pytest.raises(OffsetOutOfRangeError, match=r"consumequeue/orders/4: offset 1 is not in 0 to 0"):
+                member.seek(4, 1)
+            assert (member.position(2), member.position(4)) == (5, 0)
+            member.seek(2, 5)
+            member.seek(4, 0)
+            store.put_message(Message("orders", b"20", queue_id=2))
+            if is_path:
+                store.dispatch()
+            member.seek(2, 6)  # what was put counts at once
+            member.seek(2, 5)
+            assert read_all(member) == [20]
+            assert member.lost_messages == 0
 
 
 def test_a_group_that_starts_behind_the_last_message(tmp_path: Path) -> None:
