@@ -50,8 +50,8 @@ class Consumer:
     member leaves, dies, or starts again. The messages of one queue come in their order. The queues
     are shared among the members of a group in all threads and processes. A member takes and gives
     up queues in `poll` only: while it works for long between two polls, it keeps them, and one that
-    polls no more must be closed. With ``mode="broadcasting"`` a consumer reads all queues, and
-    keeps its offsets in `offset_store`.
+    polls no more must be closed, as it is with its `MessageStore`. With ``mode="broadcasting"`` a
+    consumer reads all queues, and keeps its offsets in `offset_store`.
 
     `store` is the `MessageStore` of this process, or a path or `StoreSnapshot` of a store that
     another process may write. `tags` is ``a || b``. A new group starts with the first message, or
@@ -122,6 +122,7 @@ class Consumer:
         except BaseException:
             self._source.close()
             raise
+        self._source.closes(self)
 
     def _make_share(self, offset_store: LocalFileOffsetStore | None) -> Share:
         if offset_store is not None:
@@ -335,7 +336,8 @@ class Consumer:
     # -- closing ----------------------------------------------------------------------------------
     def _require_open(self) -> None:
         if self._closed:
-            raise LogClosedError("the consumer was closed", path=self._source.root)
+            hint = "open it again; a MessageStore that is closed closes its consumers"
+            raise LogClosedError("the consumer was closed", path=self._source.root, hint=hint)
         if not self._share.is_own:
             raise LogClosedError("the consumer is another process's", path=self._source.root)
 

@@ -15,6 +15,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from weakref import finalize
 
 from logdex.errors import LogInUseError
 from logdex.io.atomic_file import TEMPORARY_SUFFIX
@@ -41,7 +42,8 @@ class Member:
 
 
 class Membership:
-    """One member of a group, until `leave`. For one thread at a time."""
+    """One member of a group, until `leave` or until nothing refers to it. For one thread at a
+    time."""
 
     def __init__(self, root: str, group: str, topics: Sequence[bytes], env: Env) -> None:
         self._root, self._env = root, env
@@ -57,6 +59,7 @@ class Membership:
             if isinstance(lock, LockHolder):
                 raise LogInUseError("the new member's file is locked", path=self._directory)
             self._lock: ProcessLock = lock
+            finalize(self, lock.release)  # the others see that it is dead; more, while garbage is collected, could wait
             try:
                 self._write(self._taken)
             except BaseException:

@@ -16,6 +16,7 @@ from logdex.rocketmq.consuming.cut_watch import CutWatch
 from logdex.rocketmq.consuming.membership import Queue
 from logdex.rocketmq.files.config_files import TopicConfigs
 from logdex.rocketmq.files.store_files import StorePaths, queue_folder
+from logdex.rocketmq.message_store.core import Closable
 from logdex.rocketmq.message_store.message_store import MessageStore
 from logdex.rocketmq.read.results import GetMessageResult
 from logdex.rocketmq.settings.store_config import StoreConfig
@@ -53,6 +54,9 @@ class Source:
         """Closes what was opened for this consumer."""
         raise NotImplementedError
 
+    def closes(self, consumer: Closable) -> None:
+        """Lets the consumer be closed with the store of this process."""
+
     def begin(self, queue: Queue, position: int) -> None:
         """Takes up a queue that is read from `position` on."""
 
@@ -81,6 +85,7 @@ class LiveSource(Source):
     """The `MessageStore` of this process."""
 
     def __init__(self, store: MessageStore) -> None:
+        store.core.require_own()
         super().__init__(store, store.path, store.core.config, store.core.env)
         self._store = store
 
@@ -94,6 +99,10 @@ class LiveSource(Source):
 
     def close(self) -> None:
         """Does nothing: the store is the caller's."""
+
+    def closes(self, consumer: Closable) -> None:
+        """As `Source.closes`."""
+        self._store.core.closes(consumer)
 
 
 class FollowedSource(Source):

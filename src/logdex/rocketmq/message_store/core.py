@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
+from typing import Protocol
+from weakref import WeakSet
 
-from logdex.errors import LogClosedError, LogInUseError, StorageError
+from logdex.errors import LogClosedError, LogdexError, LogInUseError, StorageError
 from logdex.io.env import Env, WriteFile
 from logdex.io.group_commit import GroupCommit
 from logdex.io.process_lock import ProcessLock
@@ -36,6 +38,13 @@ DISPATCH_AT_BYTES = 16 << 20
 def _percent(part: float) -> str:
     """A part of 1 as a percentage, such as ``90.04 %``."""
     return f"{100 * part:.2f}".rstrip("0").rstrip(".") + " %"
+
+
+class Closable(Protocol):
+    """What is closed with the store, such as a consumer."""
+
+    def close(self) -> None:
+        """Closes it."""
 
 
 class StoreCore:
@@ -93,6 +102,7 @@ class StoreCore:
         self._disk_used = 0.0
         """Which part of the disk was in use then, from 0 to 1."""
         self.stats = StoreStatsService(log.end_offset)
+        self._users: WeakSet[Closable] = WeakSet()
         self._unreleased: list[WriteFile] = []
         self._is_unlisted = False
         """Whether the next file is there, and the reader does not know it."""
@@ -144,9 +154,9 @@ class StoreCore:
         self.require_open()
         if not self.process_lock.is_own:
             raise LogInUseError(
-                "only the process that opened the store can write it, not a forked child",
+                "only the process that opened the store can use it, not a forked child",
                 path=self.paths.root,
-                hint="put there, or open the store after the fork",
+                hint="use it there, or open the store after the fork; logdex.open_store reads it in any process",
             )
 
     def require_usable(self) -> None:
@@ -265,6 +275,21 @@ class StoreCore:
             self.require_usable()
             ticket = self.group_commit.next_ticket()
         self.group_commit.wait(ticket)
+
+    def closes(self, user: Closable) -> None:
+        """Lets a user of the store be closed with it, at once if it is closed."""
+        with self.lock:
+            self._users.add(user)
+        if self.closed:
+            user.close()
+
+    def close_users(self) -> None:
+        """Closes all users, after `close_files`."""
+        with self.lock:
+            users = list(self._users)
+        for user in users:  # without the lock: a thread that polls holds its consumer's, and may wait for this one
+            with suppress(LogdexError):  # a consumer whose file cannot be removed has left its group all the same
+                user.close()
 
     def close_files(self) -> None:
         """Closes the log without syncing it, once no thread reads."""

@@ -253,7 +253,7 @@ class MessageStore(ReadableStore):
 
     def dispatch(self) -> None:
         """Dispatches all messages put so far, in this thread."""
-        self._core.require_open()
+        self._core.require_own()
         self._dispatch.run()
 
     def deliver_due(self, now_ms: int | None = None) -> int:
@@ -289,8 +289,8 @@ class MessageStore(ReadableStore):
 
     # -- closing ----------------------------------------------------------------------------------
     def close(self) -> None:
-        """Dispatches and writes everything, and closes the store. The next start of a broker, or of
-        Logdex, finds a clean store.
+        """Dispatches and writes everything, and closes the store and the consumers that were opened
+        on it. The next start of a broker, or of Logdex, finds a clean store.
 
         If anything failed before, or fails now, the store is closed without it, and the next start
         recovers it.
@@ -321,6 +321,7 @@ class MessageStore(ReadableStore):
                 self._dispatch.close_files()
                 with self._dispatch.lock:
                     self._close_index()
+                self._core.close_users()
                 self._core.process_lock.release()
 
     def _close_cleanly(self) -> None:
