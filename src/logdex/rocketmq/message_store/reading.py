@@ -53,7 +53,7 @@ class LiveStoreSnapshot(StoreSnapshot):
 
 class ReadableStore(QueueReads):
     """The reads of a `MessageStore`. They see what is dispatched; `wait_dispatched` waits for
-    that. Thread-safe."""
+    that. Thread-safe. In a forked child they raise `LogInUseError`, as all uses of the store do."""
 
     def __init__(self, opened: OpenedStore) -> None:
         self._core = opened.core
@@ -67,6 +67,7 @@ class ReadableStore(QueueReads):
     @contextmanager
     def _reading(self) -> Iterator[None]:
         """Keeps files where they are during the block."""
+        self._core.require_own()  # a forked child may have inherited locks as held, and dispatches nothing
         with self._core.gate.reading():
             self._core.require_open()
             yield
@@ -100,7 +101,7 @@ class ReadableStore(QueueReads):
 
         Raises the error that stopped the dispatch.
         """
-        self._core.require_open()
+        self._core.require_own()
         require_seconds(timeout=timeout)
         if not self._core.options.background:
             self._dispatch.run()
@@ -119,7 +120,7 @@ class ReadableStore(QueueReads):
     def topics(self) -> dict[str, list[int]]:
         """Queue ids by topic, of the queues that have messages: a topic is listed once its first
         message is dispatched."""
-        self._core.require_open()
+        self._core.require_own()
         found: dict[str, list[int]] = {}
         for topic, queue_id in sorted(self._queues.names.values()):
             found.setdefault(topic.decode("utf-8", "surrogateescape"), []).append(queue_id)
@@ -228,6 +229,7 @@ class ReadableStore(QueueReads):
             raise UsageError("the broker knows no cursor", hint="leave out broker_semantics")
         question = KeyQuestion.of(topic, key, begin_ms, end_ms, index_type)
         core, dispatch = self._core, self._dispatch
+        core.require_own()
         with core.gate.reading(), dispatch.lock:
             core.require_open()
             end, reput_from = core.log.end_offset, dispatch.reput_from

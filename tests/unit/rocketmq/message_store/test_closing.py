@@ -25,7 +25,7 @@ from tests.unit.rocketmq.message_store.open_stores import open_store, require_so
 _FORK = """
 import os, sys
 from logdex.errors import LogInUseError
-from logdex.rocketmq import Message, MessageStore
+from logdex.rocketmq import Consumer, Message, MessageStore
 
 def refused(use):
     try:
@@ -45,9 +45,24 @@ if not child:
         store.put_message(Message("T", b"child", queue_id=0)).is_stored,
         not refused(store.dispatch),
         not refused(store.flush),
+        not refused(store.wait_dispatched),
+        not refused(store.topics),
+        not refused(lambda: store.get_message("T", 0, 0)),
         not refused(lambda: store.create_topic("U")),
         not refused(lambda: MessageStore.open(path)),
     ]
+    for use in (
+        lambda: store.queues(),
+        lambda: store.query("T", "k"),
+        lambda: store.scan("T"),
+        lambda: store.look_message_by_offset(0),
+        lambda: store.get_offset_in_queue_by_time("T", 0, 0),
+        store.pending_transactions,
+        store.delay_progress,
+        store.deliver_due,
+        lambda: Consumer(store, "G", "T"),
+    ):
+        wrong[-1] |= not refused(use)
     store.close()
     os._exit(sum(1 << place for place, each in enumerate(wrong) if each))
 code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -58,7 +73,7 @@ sys.exit(code)
 """
 
 
-def test_a_forked_child_does_not_write(tmp_path: Path) -> None:
+def test_a_forked_child_neither_writes_nor_reads(tmp_path: Path) -> None:
     path = str(tmp_path / "store")
     subprocess.run([sys.executable, "-c", _FORK, path], check=True, timeout=120)
     with MessageStore.open(path) as store:

@@ -74,6 +74,7 @@ class ScheduleMessageService:
         """By level: the queue offset of the next message to deliver, and the end of the level's
         queue."""
         found = {}
+        self._core.require_own()
         with self._core.gate.reading():
             self._core.require_open()
             for level in range(1, len(self._core.config.delay_levels_ms) + 1):
