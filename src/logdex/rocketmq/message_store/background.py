@@ -119,7 +119,7 @@ class Background:
 
     def _deliver(self) -> None:
         with suppress(StorageError):  # tried again; a failed put stops all puts, and says so
-            self._schedule.deliver_due(self._core.clock_ms())
+            self._schedule.deliver_due()
 
     def stop(self) -> None:
         """Ends the threads."""

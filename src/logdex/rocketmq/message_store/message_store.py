@@ -48,6 +48,8 @@ from logdex.rocketmq.message_store.services.transactions import TransactionServi
 from logdex.rocketmq.message_store.topics import QUEUE_NUMS_MAX
 from logdex.rocketmq.settings.store_settings import StoreSettings
 
+_YEAR_2000_MS = 946_684_800_000
+
 
 def wall_clock_ms() -> int:
     """The time in milliseconds since the epoch."""
@@ -261,12 +263,18 @@ class MessageStore(ReadableStore):
         into the topic and queue that it is for, and notes on disk that it did. Returns how many
         messages that were. With background threads they are delivered without it.
 
-        A message is delivered at least once: after a kill in the midst of it, or a power cut, some
-        are delivered again. Raises `StorageError` or `LogFailedError` if reading or writing fails.
+        Without `now_ms`, a message that would be due later than its delay from now is delivered at
+        once, as in the engine: the clock went back since it was put. A message is delivered at
+        least once: after a kill in the midst of it, or a power cut, some are delivered again.
+
+        Raises `UsageError` for a `now_ms` before the year 2000, such as one in seconds, and
+        `StorageError` or `LogFailedError` if reading or writing fails.
         """
         require_longs(now_ms=now_ms)
+        if now_ms is not None and now_ms < _YEAR_2000_MS:
+            raise UsageError(f"now_ms is {now_ms}", hint="give milliseconds since 1970: int(time.time() * 1000)")
         self.dispatch()
-        count = self._schedule.deliver_due(self._core.clock_ms() if now_ms is None else now_ms)
+        count = self._schedule.deliver_due(now_ms)
         self._schedule.save()
         return count
 

@@ -16,6 +16,7 @@ import time
 
 from logdex.errors import CorruptError, MissingFileError
 from logdex.io.atomic_file import write_atomically
+from logdex.primitives.wrong_questions import LONG_MAX
 from logdex.rocketmq.files.config_files import DelayOffsets, next_data_version
 from logdex.rocketmq.files.config_json import format_config_json
 from logdex.rocketmq.message.own_topics import HALF_TOPIC_NAME
@@ -84,25 +85,26 @@ class ScheduleMessageService:
         return found
 
     # -- delivering -------------------------------------------------------------------------------
-    def deliver_due(self, now_ms: int) -> int:
-        """Delivers what is due at `now_ms`, level by level, and returns how many messages that
-        were.
+    def deliver_due(self, at_ms: int | None = None) -> int:
+        """Delivers what is due at a time, by default now, level by level, and returns how many
+        messages that were.
 
-        A message is due when its entry's tagsCode says so, or if that is further away than the
-        level's delay. A level stops at a message that is refused, and tries it again next time.
-        Now and then it is saved how far deliveries are.
+        A message is due when its entry's tagsCode says so. Now, it is due too if that is further
+        away than the level's delay: the clock went back since. A level stops at a message that is
+        refused, and tries it again next time. Now and then it is saved how far deliveries are.
         """
         if self._core.options.is_slave:
             return 0
         with self._lock:
-            levels = range(1, len(self._core.config.delay_levels_ms) + 1)
-            count = sum(self._deliver_level(level, now_ms) for level in levels)
+            now_ms, count = self._core.clock_ms() if at_ms is None else at_ms, 0
+            for level, delay_ms in enumerate(self._core.config.delay_levels_ms, 1):
+                count += self._deliver_level(level, now_ms, now_ms + delay_ms if at_ms is None else LONG_MAX)
             self._save_if_due(0)
             return count
 
-    def _deliver_level(self, level: int, now_ms: int) -> int:
+    def _deliver_level(self, level: int, now_ms: int, believed_ms: int) -> int:
         count = 0
-        while due := self._due(level, now_ms):
+        while due := self._due(level, now_ms, believed_ms):
             for message in due:
                 if self._stopped:
                     return count
@@ -116,9 +118,10 @@ class ScheduleMessageService:
             self._save_if_due(_PAUSE_PER_SAVE * self._saving_s)
         return count
 
-    def _due(self, level: int, now_ms: int) -> list[StoredMessage | None]:
-        """The next messages of a level that are due; None for an entry without its message. The
-        level's offset is that of the first."""
+    def _due(self, level: int, now_ms: int, believed_ms: int) -> list[StoredMessage | None]:
+        """The next messages of a level that are due, which are those too that would be due after
+        `believed_ms`; None for an entry without its message. The level's offset is that of the
+        first."""
         core = self._core
         with core.gate.reading():
             core.require_usable()
@@ -131,7 +134,7 @@ class ScheduleMessageService:
                 self._note(level, start)
             found: list[StoredMessage | None] = []
             for at, (phy_offset, _, deliver_ms) in enumerate(entries, start):
-                if now_ms < deliver_ms <= now_ms + core.config.delay_levels_ms[level - 1]:
+                if now_ms < deliver_ms <= believed_ms:
                     break
                 found.append(self._read(phy_offset, level, at))
             return found

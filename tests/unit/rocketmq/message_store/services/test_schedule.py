@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from logdex.errors import CorruptError, LogClosedError
+from logdex.errors import CorruptError, LogClosedError, UsageError
 from logdex.io.env import Env
 from logdex.rocketmq import Message, MessageStore, PutMessageStatus
 from logdex.rocketmq.files.config_files import DelayOffsets
@@ -194,6 +194,19 @@ def test_a_time_of_delivery_that_is_too_far_away_is_not_believed(tmp_path: Path)
         delayed(store, 1, b"a")
         clock.now_ms = NOW_MS
         assert store.deliver_due() == 1
+
+
+def test_nothing_is_due_at_a_time_in_the_past(tmp_path: Path) -> None:
+    """Such a time is no clock that went back."""
+    with open_store(tmp_path / "store") as store:
+        delayed(store, 1, b"a")
+        for past_ms in (946_684_800_000, NOW_MS - 5000, NOW_MS - 2, NOW_MS + 900):
+            assert store.deliver_due(past_ms) == 0
+        for wrong in (NOW_MS // 1000, 0, -1):
+            with pytest.raises(UsageError, match=f"now_ms is {wrong} .*give milliseconds"):
+                store.deliver_due(wrong)
+        assert delivered(store) == []
+        assert store.deliver_due(NOW_MS + 1100) == 1
 
 
 def test_what_has_no_place_is_passed_over(tmp_path: Path) -> None:
