@@ -8,7 +8,7 @@ MessageDecoder.messageProperties2String, MessageClientIDSetter.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from logdex.errors import UsageError
@@ -35,7 +35,7 @@ from logdex.rocketmq.message.stored_message import encode_rest, head_struct
 from logdex.rocketmq.message.tags_code import SCHEDULE_TOPIC_NAME
 from logdex.rocketmq.message_store.options import StoreOptions
 from logdex.rocketmq.message_store.put.light_places import LightPlaces, light_places, reserve_places
-from logdex.rocketmq.message_store.put.message import Message, Refusal, Text, illegal
+from logdex.rocketmq.message_store.put.message import Message, Refusal, Text, illegal, joined_keys
 from logdex.rocketmq.message_store.put.property_checks import (
     PROPERTIES_SIZE_BYTES_MAX,
     TIMER_NAMES,
@@ -50,7 +50,6 @@ _ENCODER_ROOM_BYTES = 64 << 10
 """How much larger than its body a message may be (MessageExtEncoder)."""
 _FORMS_MAX = 4096
 _NO_HOST_FLAGS = ~(SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6)
-_TEXT = (str, bytes)
 Pairs = dict[bytes, bytes]
 
 
@@ -300,7 +299,7 @@ class Encoder:
         if message.tags is not None:
             pairs[props.TAGS] = to_bytes(message.tags)
         if message.keys:
-            pairs[props.KEYS] = _joined(message.keys)
+            pairs[props.KEYS] = joined_keys(message.keys)
         if message.properties:
             self._add_own(pairs, message.properties)
         if self.unique_keys is not None and props.UNIQ_KEY not in pairs:
@@ -340,7 +339,7 @@ class Encoder:
         and TAGS come in this order in the broker's map."""
         raw, count = b"", 0
         if message.keys:
-            raw, count = b"KEYS\x01%b\x02" % _joined(message.keys), 1
+            raw, count = b"KEYS\x01%b\x02" % joined_keys(message.keys), 1
         if self.unique_keys is not None:
             raw, count = b"%bUNIQ_KEY\x01%b\x02" % (raw, self.unique_keys.next(now_ms)), count + 1
         if message.tags is not None:
@@ -356,13 +355,6 @@ class Encoder:
                 hint="leave such characters out, or put the value into the body",
             )
         return raw if self._dialect.separator_at_end else raw[:-1]
-
-
-def _joined(keys: Text | Iterable[Text]) -> bytes:
-    """The value of KEYS: one key, or several with spaces between."""
-    if isinstance(keys, _TEXT):
-        return to_bytes(keys)
-    return props.KEY_SEPARATOR.join([to_bytes(key) for key in keys])
 
 
 def _host_flags(born_host: bytes, store_host: bytes) -> int:

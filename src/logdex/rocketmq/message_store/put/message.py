@@ -12,8 +12,11 @@ from typing import Any, NamedTuple
 
 from logdex.errors import UsageError
 from logdex.primitives.host import Host
+from logdex.primitives.text import to_bytes
 from logdex.primitives.wrong_questions import give_whole_number
 from logdex.rocketmq.message.message_id import MessageId
+from logdex.rocketmq.message.own_topics import HALF_TOPIC_NAME
+from logdex.rocketmq.message.properties import KEY_SEPARATOR, REAL_QUEUE_ID, REAL_TOPIC
 
 Text = str | bytes
 _TEXT = (str, bytes)
@@ -30,11 +33,11 @@ class Message:
     `keys` is one key or several; a key with a space in it counts as several, as for the broker.
     `queue_id` None lets the store choose the topic's queues in turn. With a `delay_level` (1 is the
     first) the message is for later delivery; as in the engine, a level above the last one means the
-    last one, and one below 0 none. `sys_flag` has the bits of transactions (PREPARED,
-    COMMIT, ROLLBACK) and of compressed bodies; the bits of IPv6 hosts are set by the store.
-    `born_timestamp_ms` None means now; `born_host` and `store_host` None mean the store's. With
-    `wait_store_msg_ok` False, a put does not wait for the disk even if the store's flush is
-    ``sync``.
+    last one, and one below 0 none; the property DELAY alone delays nothing. `sys_flag` has the bits
+    of transactions (PREPARED, COMMIT, ROLLBACK) and of compressed bodies; the bits of IPv6 hosts
+    are set by the store. `born_timestamp_ms` None means now; `born_host` and `store_host` None mean
+    the store's. With `wait_store_msg_ok` False, a put does not wait for the disk even if the
+    store's flush is ``sync``.
     """
 
     topic: Text
@@ -81,6 +84,8 @@ def require_message(message: object) -> Message:
     if isinstance(keys, (list, tuple, set, frozenset)) and not all(isinstance(key, _TEXT) for key in keys):
         raise UsageError("a message's keys are texts", hint="keys=('order-17', 'user-9')")
     _require_properties(message.properties)
+    _require_same(message)
+    _require_place(message)
     for name in _NUMBERS:
         value = getattr(message, name)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
@@ -109,6 +114,31 @@ def _require_properties(properties: object) -> None:
     for name, value in (properties or {}).items():
         if not isinstance(name, _TEXT) or not isinstance(value, _TEXT):
             raise UsageError(f"a message's property is {name!r}: {value!r}, and both must be text", hint=hint)
+
+
+def _require_same(message: Message) -> None:
+    """Raises `UsageError` for a tag or keys that differ from those of the properties."""
+    keys = message.keys if isinstance(message.keys, (*_TEXT, list, tuple)) and message.keys else None
+    for argument, name, given in (("tags", "TAGS", message.tags), ("keys", "KEYS", keys)):
+        for own, value in (message.properties or {}).items():
+            if given is not None and to_bytes(own) == name.encode() and to_bytes(value) != joined_keys(given):
+                raise UsageError(
+                    f"a message's {argument} are {given!r}, and its property {name} is {value!r}",
+                    hint=f"give {argument}, and leave {name} out of the properties",
+                )
+
+
+def _require_place(message: Message) -> None:
+    """Raises `UsageError` for what could never be ended: a half message that does not say which
+    topic it is for."""
+    names = {to_bytes(name) for name in message.properties or ()}
+    if to_bytes(message.topic) == HALF_TOPIC_NAME and not names >= {REAL_TOPIC, REAL_QUEUE_ID}:
+        raise UsageError(f"{HALF_TOPIC_NAME.decode()} has half messages alone", hint="put_half puts one")
+
+
+def joined_keys(keys: Text | Iterable[Text]) -> bytes:
+    """The value of KEYS: one key, or several with spaces between."""
+    return to_bytes(keys) if isinstance(keys, _TEXT) else KEY_SEPARATOR.join([to_bytes(key) for key in keys])
 
 
 class PutMessageStatus(Enum):

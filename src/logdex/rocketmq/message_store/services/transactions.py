@@ -153,7 +153,10 @@ class TransactionService:
         with self._lock:
             self._read_ops()
             halves = self._walk(HALF_TOPIC_NAME, self._half_offset)
-            return [half for half in halves if not self._has_ended(half)]
+            # A message that was put there otherwise, without a place, cannot be ended.
+            return [
+                half for half in halves if not self._has_ended(half) and real_place(properties_of(half)) is not None
+            ]
 
     def _read_ops(self) -> None:
         """Takes in the op messages that were dispatched since the last call."""

@@ -37,6 +37,14 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: ANY_MESSAGE("orders", b"x", properties={"a": 1}),
         "property is 'a': 1, and both must be text",
     ),
+    "another tag as property": (
+        lambda: Message("orders", b"x", tags="A", properties={"TAGS": "B"}),
+        "tags are 'A', and its property TAGS is 'B' .give tags, and leave TAGS out",
+    ),
+    "other keys as property": (
+        lambda: Message("orders", b"x", keys=("a", "b"), properties={b"KEYS": b"a c"}),
+        r"keys are \('a', 'b'\), and its property KEYS is b'a c' .give keys",
+    ),
     "a text as queue": (lambda: ANY_MESSAGE("orders", b"x", queue_id="0"), "queue_id is '0'"),
     "a truth value as queue": (lambda: ANY_MESSAGE("orders", b"x", queue_id=True), "queue_id is True"),
     "a number as born host": (
@@ -60,6 +68,12 @@ def test_it_is_refused_with_what_to_write(case: str, tmp_path: Path) -> None:
             if not is_known:
                 store.put_message(Message("orders", b"x", queue_id=0))
                 store.dispatch()
+
+
+def test_the_same_keys_and_tags_may_be_given_twice(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", unique_keys=False) as store:
+        put = store.put_message(Message("t", tags="A", keys=("a", "b"), properties={"TAGS": "A", "KEYS": "a b"}))
+        assert store.look_message_by_offset(put.physical_offset).properties == {b"TAGS": b"A", b"KEYS": b"a b"}
 
 
 @pytest.mark.parametrize("name", ["delay_level", "flag", "sys_flag", "reconsume_times", "prepared_transaction_offset"])

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from logdex.errors import LogClosedError, UsageError
@@ -172,3 +173,18 @@ def test_what_a_broker_has_checked_is_done(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="has ended already"):
             store.end_transaction(first, commit=True)
         assert store.end_transaction(second, commit=False).is_stored
+
+
+def test_what_is_no_half_message_is_not_pending(tmp_path: Path) -> None:
+    """It could never be ended. `put_columns` does not look at it."""
+    with open_store(tmp_path / "store") as store:
+        for put in (store.put_message, lambda each: store.put_messages([each])):
+            with pytest.raises(UsageError, match=f"{HALF} has half messages alone .put_half puts one"):
+                put(Message(HALF, b"raw", queue_id=0))
+        assert store.put_columns(pa.table({"topic": [HALF], "body": [b"raw"], "queue_id": [0]})).is_stored
+        put_half(store, b"a")
+        assert pending(store) == [b"a"]
+        half = store.pending_transactions()[0]
+        again = Message(half.topic, half.body, properties=half.properties, queue_id=0)
+        assert store.put_message(again).is_stored  # as a copy of a store puts it
+        assert pending(store) == [b"a", b"a"]
