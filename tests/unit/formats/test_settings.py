@@ -66,7 +66,7 @@ def test_a_misspelt_setting_is_named_with_the_nearest(
     ("settings", "told"),
     [
         ({"max_message_size": "1 MB"}, "max_message_size is '1 MB'"),
-        ({"mapped_file_size_commit_log": "1G"}, "mappedFileSizeCommitLog must be from 8 to"),
+        ({"mapped_file_size_commit_log": "1G"}, "mapped_file_size_commit_log is '1G' .give a whole number"),
         ({"flush": True}, "flush is True"),
     ],
 )

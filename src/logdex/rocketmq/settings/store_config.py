@@ -60,7 +60,9 @@ _SIZE_BOUNDS = {
 def require_possible_size(name: str, value: int, shown_name: str | None = None) -> None:
     """Raises `UsageError` if no store can have this value of a size, given by its field's name."""
     low, high = _SIZE_BOUNDS[name]
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise UsageError(f"{name} is {value!r}", hint="give a whole number")
+    if not low <= value <= high:
         raise UsageError(f"{shown_name or name} must be from {low} to {high}, got {value!r}")
 
 
