@@ -87,7 +87,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }
 
 
-LOSSY = {"convert": 3, "convert of Kafka": 3}
+LOSSY = {"convert": 3, "convert of Kafka": 3, "filter of Kafka": 3}
 """The store has half messages, which no topic of Kafka's could hold; the logs have an open
 transaction."""
 
