@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from logdex.convert.columns.projection import Projection
+from logdex.errors import UsageError
 from logdex.frames.conditions import Condition, Conditions
 from logdex.io.env import DEFAULT_ENV, Env
 from logdex.spark.sources.arrow_batches import resized
@@ -96,3 +98,12 @@ def rows_and_bytes(make: Callable[[Env], LogTable], *conditions: Condition) -> t
     rows = rows_of(make(env), *conditions, env=env)
     assert env.counters.mapped_bytes == 0
     return rows, env.counters.read_bytes
+
+
+def require_refused(stream: LogStream, start: Offsets, end: Offsets, told: str) -> None:
+    """Asserts that a stream goes on from `end` as little as it reads from `start` to there, because
+    its log is another one."""
+    for act in (lambda: StreamProgress(stream).advance(end, stream.limits), lambda: rows_between(stream, start, end)):
+        with pytest.raises(UsageError, match=told) as raised:
+            act()
+        assert "failOnDataLoss" in str(raised.value.hint)
