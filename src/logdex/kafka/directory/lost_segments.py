@@ -18,7 +18,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from logdex import limits
 from logdex.errors import LostSegmentError, StoreError, VanishedError
@@ -62,12 +62,25 @@ class LostSegment:
         return LostSegmentError(self.why, lost, path=self.path)
 
 
+class Segment(Protocol):
+    """A segment that is there, with the size of its .log."""
+
+    @property
+    def base_offset(self) -> int:
+        """The offset in its name."""
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of its .log in bytes."""
+
+
 def lost_segments(
-    directory: str, empty: Collection[int], start_offset: Callable[[], int], env: Env
+    directory: str, segments: Iterable[Segment], start_offset: Callable[[], int], env: Env
 ) -> list[LostSegment]:
     """Returns the lost segments of the partition in `directory` that have offsets from
-    `start_offset` on, in their order. `empty` are the base offsets of the segments whose .log is
+    `start_offset` on, in their order. `segments` are those that are there, of which some may be
     empty. A second look must find the same, because a broker may be at work."""
+    empty = {each.base_offset for each in segments if not each.size_bytes}
     found = _look(directory, empty, env)
     if not found:
         return []

@@ -138,8 +138,7 @@ def _add(source: RebuildSource, folder: str, directory: str, env: Env) -> None:
         if name.endswith(LOG_SUFFIX) and parse_offset_file(name) is None and env.is_file(f"{directory}/{name}")
     ]
     found = _segments_of(folder, directory, names, source.losses, env)
-    empty = {segment.base_offset for segment in found[:-1] if not segment.size_bytes}
-    lost = lost_segments(directory, empty, lambda: stated_start(directory, [], env), env)
+    lost = lost_segments(directory, found, lambda: stated_start(directory, [], env), env)
     source.losses += [f"{each.error().message}; its indexes are left as they are" for each in lost]
     source.lost[folder] = {each.base_offset for each in lost}
     found = [segment for segment in found if segment.base_offset not in source.lost[folder]]

@@ -100,8 +100,7 @@ class PartitionSnapshot(OpenedLog[Record]):
         self.checkpoints, self._lost = Checkpoints(), list[LostSegment]()
         if self._found.kind is not KafkaPathKind.LOG:
             self.checkpoints = read_checkpoints(self.directory, self._name, self.problems, self.env)
-            empty = {segment.base_offset for segment in segments[:-1] if not segment.size_bytes}
-            self._lost = lost_segments(self.directory, empty, lambda: self.log_start_offset, self.env)
+            self._lost = lost_segments(self.directory, segments, lambda: self.log_start_offset, self.env)
             self.problems += [each.error(self.log_start_offset) for each in self._lost]
         self._end: tuple[int, ScanEnd | None] | None = None
         self._without_zeros: LogSegment | None = None

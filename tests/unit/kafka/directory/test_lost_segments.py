@@ -14,6 +14,7 @@ from logdex.kafka.directory.lost_segments import lost_segments
 from logdex.kafka.directory.recognise import require_kafka
 from logdex.kafka.read.read_filter import ReadFilter
 from logdex.kafka.rebuild import rebuild
+from logdex.kafka.rebuild.source import SourceSegment
 from logdex.kafka.recover import recover
 from logdex.kafka.settings.log_config import LogConfig
 from logdex.kafka.snapshot.log_dir_snapshot import LogDirSnapshot
@@ -30,7 +31,8 @@ def root(tmp_path: Path) -> Path:
 
 
 def lost(root: Path, *, start: int = 0, empty: tuple[int, ...] = (), env: Env = DEFAULT_ENV) -> list[tuple[int, int]]:
-    found = lost_segments(str(root / PARTITION), empty, lambda: start, env)
+    segments = [SourceSegment("", "", base, 0) for base in empty]
+    found = lost_segments(str(root / PARTITION), segments, lambda: start, env)
     return [(each.base_offset, each.next_offset) for each in found]
 
 
